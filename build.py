@@ -89,7 +89,7 @@ def test(options: argparse.Namespace) -> int:
         arguments = ["-n", str(TEST_WORKERS), "--dist=worksteal"]
         arguments += ["--cov=py_core", "--cov-fail-under=90"] if everything else []
     if everything:
-        arguments = ["-m", "", *arguments]  # in place of pyproject.toml's "not all"
+        arguments = ["-m", "", *arguments]  # instead of pyproject.toml's "not all"
     heading("pytest")
     code = subprocess.run([str(VENV_PYTHON), "-m", "pytest", *arguments], cwd=ROOT, env=_coverage_env()).returncode
     heading(f"pytest ended with {code}" + (f"; these failed before it: {', '.join(failed)}" if failed else ""))
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="--all: every test, with coverage; anything else goes to pytest (then one worker, no coverage)",
     )
     commands.add_parser("clean", help="remove what this folder can make again")
-    commands.add_parser("lock", help="for maintainers: make the lock files anew from pyproject.toml and package.json")
+    commands.add_parser("lock", help="for maintainers: make the lock files again from pyproject.toml and package.json")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for_pytest: list[str] = []
     if arguments[:1] == ["test"] and arguments[1:2] not in (["-h"], ["--help"]):
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(f"\n{error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("\nStopped; run the command again to go on.", file=sys.stderr)
+        print("\nStopped; run the command again to continue.", file=sys.stderr)
     except OSError as error:
         place = Path(error.filename or ROOT)
         if error.errno in DISK_FULL:

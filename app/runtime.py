@@ -56,8 +56,8 @@ NO_EMBEDDER = Message(
 )
 NAMELESS_MODEL = Message(
     "learning.nameless-model",
-    "Nothing can be taught to a model that the browser does not keep: what it learns belongs to "
-    "its file. Open it in Settings, Model.",
+    "This model cannot be taught: the browser does not keep it, and what a model learns belongs to its file. Open it "
+    "in Settings, Model.",
 )
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
 """The kinds of records on which it depends whether there is something to learn, and whether a loop is on."""

@@ -40,14 +40,14 @@ def check_draft(header: GGUFHeader, config: ModelConfig, draft: DraftFile) -> No
     """Raises DraftError if the draft has another vocabulary than the model with this header, or is not smaller."""
     if different := _difference(header, config, draft):
         raise DraftError(
-            f"{shown(draft.config.name)} cannot be the draft of {shown(config.name)}: {different}. Take a smaller "
+            f"{shown(draft.config.name)} cannot be the draft of {shown(config.name)}: {different}. Choose a smaller "
             "model of the same family, or leave the draft out."
         )
     ours, theirs = (sum(tensor.nbytes for tensor in one.tensors.values()) for one in (header, draft.header))
     if theirs >= ours:
         raise DraftError(
             f"The draft has {theirs / 1e6:,.0f} MB of weights and the model {ours / 1e6:,.0f} MB: it would not be "
-            "faster. Take a smaller one, or leave the draft out."
+            "faster. Choose a smaller one, or leave the draft out."
         )
 
 

@@ -255,18 +255,18 @@ def problem(need: Need, context: int, room: Room) -> Message | None:
     if need.backend == "wasm" and room.memory == MOST_WASM_MEMORY and not room.chosen:
         reach = Message(
             "fit.wasm-reach",
-            "The kernels on the CPU reach {most} of memory, whatever the machine has.",
+            "The CPU kernels can use at most {most} of memory, however much the machine has.",
             most=_gb(MOST_WASM_MEMORY),
         )
         return Message(
             "fit.no-room", "{sizes} {reach} {advice} A GPU may hold more.", sizes=sizes, reach=reach, advice=advice
         )
     if room.memory is None or need.at(context).total <= room.memory:
-        there = Message("fit.gpu-binds", "This GPU binds {most} at once.", most=_gb(room.binding or 0))
+        there = Message("fit.gpu-binds", "This GPU can bind {most} at once.", most=_gb(room.binding or 0))
     elif room.chosen:
-        there = Message("fit.chosen", "It may take {memory}, as chosen.", memory=_gb(room.memory))
+        there = Message("fit.chosen", "The limit that you chose is {memory}.", memory=_gb(room.memory))
     else:
-        there = Message("fit.there-are", "There are {memory}.", memory=_gb(room.memory))
+        there = Message("fit.there-are", "{memory} are available.", memory=_gb(room.memory))
     return Message("fit.problem", "{sizes} {there} {advice}", sizes=sizes, there=there, advice=advice)
 
 

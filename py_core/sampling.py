@@ -14,9 +14,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.messages import UserError
+from py_core.messages import Message, UserError
 
 MAX_PENALTY_WINDOW = 256
+_NUMBER = Message("sampling.number", "a number (0 is off)")
+_ALLOWED = {
+    "temperature": Message("sampling.temperature", "0 (always the likeliest token) or more"),
+    "top_k": Message("sampling.top-k", "0 (off) or more"),
+    "top_p": Message("sampling.top-p", "above 0 and at most 1 (off)"),
+    "min_p": Message("sampling.min-p", "from 0 (off) to 1"),
+    "repetition_penalty": Message("sampling.repetition", "above 0 (1 is off)"),
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "penalty_window": Message("sampling.range", "from {least} to {most}", least=0, most=MAX_PENALTY_WINDOW),
+    "seed": Message("sampling.range", "from {least} to {most}", least=0, most=2**32 - 1),
+}
 
 
 class SamplingError(UserError, ValueError):
@@ -41,7 +53,7 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        def check(name: str, valid: bool, allowed: str) -> None:
+        def check(name: str, valid: bool) -> None:
             if not valid:
                 value = getattr(self, name)
                 raise SamplingError(
@@ -49,18 +61,18 @@ class SamplingParams:
                     "{name} is {value}, but must be {allowed}.",
                     name=name,
                     value=value,
-                    allowed=allowed,
+                    allowed=_ALLOWED[name],
                 )
 
-        check("temperature", 0 <= self.temperature < math.inf, "0 (greedy) or more")
-        check("top_k", self.top_k >= 0, "0 (off) or more")
-        check("top_p", 0 < self.top_p <= 1, "over 0 and at most 1 (off)")
-        check("min_p", 0 <= self.min_p <= 1, "from 0 (off) to 1")
-        check("repetition_penalty", 0 < self.repetition_penalty < math.inf, "over 0; 1 is off")
-        check("presence_penalty", math.isfinite(self.presence_penalty), "a number; 0 is off")
-        check("frequency_penalty", math.isfinite(self.frequency_penalty), "a number; 0 is off")
-        check("penalty_window", 0 <= self.penalty_window <= MAX_PENALTY_WINDOW, f"from 0 to {MAX_PENALTY_WINDOW}")
-        check("seed", 0 <= self.seed < 2**32, "from 0 to 4294967295")
+        check("temperature", 0 <= self.temperature < math.inf)
+        check("top_k", self.top_k >= 0)
+        check("top_p", 0 < self.top_p <= 1)
+        check("min_p", 0 <= self.min_p <= 1)
+        check("repetition_penalty", 0 < self.repetition_penalty < math.inf)
+        check("presence_penalty", math.isfinite(self.presence_penalty))
+        check("frequency_penalty", math.isfinite(self.frequency_penalty))
+        check("penalty_window", 0 <= self.penalty_window <= MAX_PENALTY_WINDOW)
+        check("seed", 0 <= self.seed < 2**32)
 
     @property
     def penalizes(self) -> bool:

@@ -1,8 +1,8 @@
 // x[m, :] = SCALE * W[token[m], :]
-// Bindings: 0 state; 1 quants and 2 scales: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of 32;
-//           3 x: (MAX_ROWS, K / 4) vec4f.
-// Constants: K, N, BLOCKS (of these rows), FIRST_ROW (a table larger than one binding comes in several parts, one dispatch
-// each), SCALE, WORKGROUP.
+// Bindings: 0 state; 1 quants and 2 scales: rows FIRST_ROW .. FIRST_ROW + N of the table, K values each, in blocks of
+//           32; 3 x: (MAX_ROWS, K / 4) vec4f.
+// Constants: K, N, BLOCKS (of these rows), FIRST_ROW (a table larger than one binding comes in several parts, one
+// dispatch each), SCALE, WORKGROUP.
 // One invocation computes 8 values; dispatch (ceil(4 ceil(K / 32) / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -1,8 +1,8 @@
 // y[m, h, :] = x[m, h, :] / sqrt(mean(x[m, h, :]^2) + EPS) * weight, for each of a row's HEADS parts (1: the whole
 // row). With ADD, it is added to y (the residual).
 // Bindings: 0 state; 1 weight: (K,); 2 x and 3 y: (MAX_ROWS, HEADS, K).
-// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits; they
-// make rows 0, 1 ... of y. One workgroup per part; dispatch (count, HEADS), or (rows that need logits, HEADS) with
+// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits;
+// they make rows 0, 1 ... of y. One workgroup per part; dispatch (count, HEADS), or (rows that need logits, HEADS) with
 // LOGITS.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

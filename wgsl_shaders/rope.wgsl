@@ -1,5 +1,6 @@
 // y[m, :] = rope(x[m, :]), head by head, if qkv.wgsl or rope_append.wgsl has not rotated it.
-// Bindings: 0 state; 1 x: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 angles: (positions, PAIRS) of (cos, sin); 3 y: as x.
+// Bindings: 0 state; 1 x: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 angles: (positions, PAIRS) of (cos, sin); 3 y: as
+//           x.
 // Constants: HEADS, HEAD_DIM (a multiple of 4), PAIRS, WORKGROUP; INTERLEAVED: pairs are (2i, 2i + 1), otherwise
 // (i, i + PAIRS). One invocation computes 4 values; dispatch (ceil(HEADS * HEAD_DIM / 4 / WORKGROUP), count).
 #import state

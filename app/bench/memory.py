@@ -10,7 +10,7 @@ from py_core.loading import Model
 
 OWNERS = {
     "weights": "weights", "adapters": "adapters", "scratch": "activations and tables",
-    "conversations": "keys and values of conversations", "kept": "kept for who begins alike", "free": "free pages",
+    "conversations": "keys and values of conversations", "kept": "kept for similar starts", "free": "free pages",
     "draft": "the draft model",
 }  # fmt: skip
 
@@ -20,7 +20,7 @@ async def measure_memory(model: Model, conversations: int, tokens: int) -> Memor
     the context, BackendError if memory runs out."""
     engine = model.engine
     if tokens > engine.context_length:
-        raise ValueError(f"The model has room for {engine.context_length} tokens: take fewer.")
+        raise ValueError(f"The model has room for {engine.context_length} tokens: choose fewer.")
     for number in range(conversations):
         sequence = engine.new_sequence()
         await engine.prefill(sequence, _text(number, tokens, model.config.vocab_size), Timings())

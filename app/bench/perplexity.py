@@ -90,8 +90,8 @@ def encode_texts(model: Model, texts: Sequence[MeasuredText]) -> list[list[int]]
         ids = encode_text(model.tokenizer, one.text, bos=model.bos)
         if len(ids) < 2:
             raise ValueError(
-                f"The text in line {one.line} has one token, and a text's first token is not scored: nothing comes "
-                "before it. Leave the line out, or give it more text."
+                f"The text in line {one.line} has one token, and the first token is never scored, as nothing comes "
+                "before it. Leave the line out, or make the text longer."
             )
         found.append(ids)
     return found
@@ -111,7 +111,7 @@ def windows_of(ids: Sequence[int], most: int, bos: int | None) -> list[Window]:
     body, room = ids[len(head) :], most - len(head)
     step = room // 2
     if not step:
-        raise ValueError(f"A context of {most} is too short to read a text in. Give it more with --context.")
+        raise ValueError(f"A context of {most} is too short to read a text. Raise it with --context.")
     found, scored = [], 0
     for first in range(0, len(body), step):
         tokens = [*head, *body[first : first + room]]

@@ -32,7 +32,7 @@ def read_test_set(path: Path = TEST_SET) -> list[dict[str, Any]]:
 def _document(path: Path) -> dict[str, Any]:
     """Raises FileNotFoundError, ValueError."""
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+        raise FileNotFoundError(f"{path} does not exist.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

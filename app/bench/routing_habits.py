@@ -24,7 +24,7 @@ Asked = Sequence[tuple[str, str]]
 def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
     """Rows of name, agent, told and other. Raises FileNotFoundError."""
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+        raise FileNotFoundError(f"{path} does not exist.")
     habits: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["habit"]
     return habits
 

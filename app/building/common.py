@@ -112,7 +112,9 @@ def one_build_at_a_time(cache: Path) -> Iterator[None]:
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-        raise BuildError(f"{cache} is no folder and cannot be made one: set SONATA_CACHE to another folder.") from error
+        raise BuildError(
+            f"{cache} is not a folder and cannot be created: set SONATA_CACHE to another folder."
+        ) from error
     try:
         import fcntl
     except ImportError:

@@ -93,7 +93,6 @@ def _compile(command: Sequence[str | Path], name: str, module: KernelModule) -> 
         if result.returncode:
             said = (result.stdout + result.stderr).strip() or f"The compiler ended with {result.returncode}."
             raise BuildError(
-                f"{said}\n\n{name} cannot be compiled from {module.sources}: "
-                "correct what is said above and run this again."
+                f"{said}\n\n{name} cannot be compiled from {module.sources}: fix the error above and run this again."
             )
         return wasm.read_bytes()

@@ -97,7 +97,7 @@ def _venv_version() -> str:
 def _make_venv() -> None:
     if VENV.is_symlink():
         raise BuildError(
-            f"{VENV} is a link to {VENV.resolve()}, and making it anew would empty that folder: remove the link and "
+            f"{VENV} is a link to {VENV.resolve()}, and making it again would empty that folder: remove the link and "
             "run this command again."
         )
     heading(f"Making {VENV}")

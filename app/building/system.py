@@ -72,7 +72,7 @@ def find_chromium() -> Path | None:
     """A Chromium to test with: $SONATA_CHROMIUM, the system's, or the one Playwright downloaded."""
     if chosen := os.environ.get("SONATA_CHROMIUM"):
         if not Path(chosen).exists():
-            raise BuildError(f"SONATA_CHROMIUM is {chosen}, but there is no such file: set it right or unset it.")
+            raise BuildError(f"SONATA_CHROMIUM is {chosen}, but that file does not exist: correct it or unset it.")
         return Path(chosen)
     for name in CHROMIUM_NAMES:
         if found := shutil.which(name):

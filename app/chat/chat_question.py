@@ -55,11 +55,11 @@ def another_answer(branches: Branches, agents: Agents, number: int | None, agent
     shown = branches.path()
     if number is None:
         if len(shown) < 2:
-            raise CannotAnswerError("chat.nothing-to-retry", "There is no answer yet to try again.")
+            raise CannotAnswerError("chat.nothing-to-retry", "There is no answer to try again yet.")
         number = shown[-2].number
     *before, question = _path(branches, number)
     if question.role != "user":
-        raise CannotAnswerError("chat.only-yours", "Only a message of yours can be answered again.")
+        raise CannotAnswerError("chat.only-yours", "Only your own messages can be answered again.")
     answers = branches.followers(number)
     here = [turn for turn in shown if turn.number in answers]
     replaced = here[0] if here else branches.turn(answers[-1]) if answers else None
@@ -70,13 +70,13 @@ def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
     """Ask for the rest of the last answer that is shown, if it did not come to its end. Raises CannotAnswerError."""
     shown = branches.path()
     if [turn.role for turn in shown[-2:]] != ["user", "assistant"]:
-        raise CannotAnswerError("chat.nothing-to-continue", "There is no answer yet to go on with.")
+        raise CannotAnswerError("chat.nothing-to-continue", "There is no answer to continue yet.")
     *before, question, answer = shown
     details = answer.details
     if details.get("lesson") or is_unread(answer) or not details.get("request"):
         raise CannotAnswerError(
             "chat.not-the-models",
-            "The model did not make this answer, so it cannot go on with it. Ask for another one.",
+            "The model did not write this answer, so it cannot continue it. Ask for another one.",
         )
     if details.get("reason") == "end":
         raise CannotAnswerError("chat.complete", "This answer is complete. Ask for more in a new message.")
@@ -89,7 +89,7 @@ def _path(branches: Branches, number: int) -> list[Turn]:
         raise StoreError(
             "record",
             "chat.message-gone-unchanged",
-            "This message is not in this conversation any more. Nothing was changed.",
+            "This message is no longer in this conversation. Nothing was changed.",
         )
     return branches.path(number)
 
@@ -101,4 +101,4 @@ def _agent(agents: Agents, id: str | None) -> Agent | None:
 
 
 def agent_gone() -> AgentError:
-    return AgentError("agents.gone", "This agent is not there any more. Choose another one.")
+    return AgentError("agents.gone", "This agent no longer exists. Choose another one.")

@@ -1,4 +1,4 @@
-"""`sonata adapters list | import | export | rm`: they change how a model answers, and lie beside the memory."""
+"""`sonata adapters list | import | export | rm`: they change a model's answers, and lie beside the memory."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ from py_core.loading import Model, read_description
 
 adapters_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
-    help="Keep, list and delete adapters: they change how a model answers, and not the model.",
+    help="Keep, list and delete adapters, which change how a model answers without changing the model.",
 )  # fmt: skip
 notes = console(stderr=True)
 
 AdapterOption = Annotated[
     str | None,
-    typer.Option(help="What changes how the model answers: a name of `sonata adapters list`, or a file or folder."),
+    typer.Option(help="Answer with this adapter: a name of `sonata adapters list`, or a file or folder."),
 ]
 AdaptersOption = Annotated[
-    list[str] | None, typer.Option("--adapter", help="The same; several of them become one with --merge.")
+    list[str] | None, typer.Option("--adapter", help="The same; give it several times with --merge to combine them.")
 ]
 MergeOption = Annotated[
-    str | None, typer.Option("--merge", help=f"How several adapters become one: {', '.join(METHODS)}.")
+    str | None, typer.Option("--merge", help=f"How to combine several adapters: {', '.join(METHODS)}.")
 ]
-WeightsOption = Annotated[str | None, typer.Option("--weights", help="Of the adapters to merge, such as 0.7,0.3.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Take the place of what has this name.")]
+WeightsOption = Annotated[
+    str | None, typer.Option("--weights", help="The weights of the adapters to merge, such as 0.7,0.3.")
+]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace what has this name.")]
 
 
 @adapters_app.command("list")
@@ -76,19 +78,20 @@ def list_adapters(home: HomeOption = None, as_json: JsonOption = False) -> None:
 @adapters_app.command("import")
 def import_adapter(
     source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A folder from PEFT, or a .safetensors or .gguf file of an adapter.")
+        Path, typer.Argument(metavar="FILE", help="A PEFT folder, or an adapter's .safetensors or .gguf file.")
     ],
     name: NameOption = None,
     model: ModelOption = None,
     rank: Annotated[
-        int | None, typer.Option(min=1, help=f"Make it smaller, and say what that costs. Up to {MAX_RANK} can be used.")
+        int | None,
+        typer.Option(min=1, help=f"Reduce it to this rank, and say what that costs. It may have up to {MAX_RANK}."),
     ] = None,
     replacing: ReplaceOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Keep an adapter, for the model that it was trained on (--model; the default comes with Sonata)."""
+    """Keep an adapter for the model that it was trained on (--model; the default comes with Sonata)."""
     if not source.exists():
-        raise FileNotFoundError(f"There is no file {source}.")
+        raise FileNotFoundError(f"{source} does not exist.")
     if name is not None:
         check_name(name)
     base = base_at(model_path(model))
@@ -97,8 +100,8 @@ def import_adapter(
     kept = AdapterFolder(home).keep(adapter, base, replacing)
     what = f"{kept.name} (rank {kept.rank}, {kept.linears} linears, {size_words(kept.size)})"
     if kept.lost:
-        say(f"Its smaller rank changes {kept.lost:.1%} of what it does (the relative error of its matrices).")
-    say(f"{what} is kept now, for {kept.base}: `sonata chat --adapter {kept.name}` uses it.")
+        say(f"The smaller rank costs {kept.lost:.1%} of what it does (the relative error of its matrices).")
+    say(f"Kept {what} for {kept.base}: `sonata chat --adapter {kept.name}` uses it.")
 
 
 @adapters_app.command("export")
@@ -107,19 +110,19 @@ def export_adapter(
     out: Annotated[Path, typer.Argument(help="A new folder for PEFT, or one file that ends in .safetensors.")],
     model: ModelOption = None,
     base_model: Annotated[
-        str, typer.Option(help="For PEFT: what the same model is called on the hub, OWNER/REPOSITORY.")
+        str, typer.Option(help="For PEFT: the name of the same model on the hub, OWNER/REPOSITORY.")
     ] = "",
     replacing: ReplaceOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Write an adapter for others: the folder that PEFT loads, or one file, which `adapters import` reads."""
+    """Write an adapter for use elsewhere: a folder that PEFT loads, or one file that `adapters import` reads."""
     folder = AdapterFolder(home)
     kept = folder.find(name)
     if out.suffix == ".safetensors":
         write_whole(out, kept.path.read_bytes(), replacing)
         return say(f"{out}: {size_words(kept.size)}")
     if out.exists() and not replacing:
-        raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
+        raise ValueError(f"{out} exists already: choose another name, or use --replace.")
     base = base_at(_model_of(kept) if model is None else model_path(model))
     files = export_peft(folder.read(kept.name, base), base.config, base.graph, base_model)
     out.mkdir(parents=True, exist_ok=True)
@@ -134,13 +137,13 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Delete adapters, after asking: Sonata cannot bring them again."""
+    """Delete adapters, after asking. Sonata cannot restore them."""
     folder = AdapterFolder(home)
     found = [folder.find(name) for name in names]
     if not yes:
         if not sys.stdin.isatty():
-            raise ValueError("Nobody can be asked whether to delete them: say --yes.")
-        if not typer.confirm(f"Delete {', '.join(one_line(one.name) for one in found)} for ever?"):
+            raise ValueError("Sonata cannot ask here whether to delete them: confirm with --yes.")
+        if not typer.confirm(f"Delete {', '.join(one_line(one.name) for one in found)} for good?"):
             return
     for one in found:
         folder.remove(one.name)
@@ -180,14 +183,16 @@ async def add_merged(
 ) -> int:
     """The same for several, which `--merge` combines into one. Raises AdapterError, ValueError, OSError."""
     if len(given) > 1 and method is None:
-        raise ValueError(f"Several adapters become one with --merge METHOD; the methods are {', '.join(METHODS)}.")
+        raise ValueError(f"Combine several adapters with --merge METHOD; the methods are {', '.join(METHODS)}.")
     if len(given) < 2 and (method or weights):
-        raise ValueError("--merge and --weights make one of several adapters: give --adapter more than once.")
+        raise ValueError("--merge and --weights combine several adapters: give --adapter more than once.")
     if method is None:
         return await add_adapter(next(iter(given), None), path, model)
     base = base_of(path, model)
     merged = merge(method, [open_adapter(one, base) for one in given], _numbers(weights) if weights else None)
-    notes.print(f"Merged by {method}: rank {merged.adapter.rank} changes {merged.error:.1%} of it.", soft_wrap=True)
+    notes.print(
+        f"Merged by {method}: reducing it to rank {merged.adapter.rank} costs {merged.error:.1%}.", soft_wrap=True
+    )
     return await model.engine.add_adapter(merged.adapter)
 
 
@@ -195,7 +200,9 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(one) for one in text.split(",")]
     except ValueError:
-        raise ValueError(f"{shown(text)} are no weights: write one number for each adapter, such as 0.7,0.3.") from None
+        raise ValueError(
+            f"{shown(text)} is not a list of weights: write one number for each adapter, such as 0.7,0.3."
+        ) from None
 
 
 def _model_of(kept: KeptAdapter) -> Path:
@@ -204,8 +211,8 @@ def _model_of(kept: KeptAdapter) -> Path:
         return found.path
     raise AdapterError(
         "adapter.base-not-kept",
-        "{name} was made for {base}, which is not kept here: say --model FILE, or write one "
-        "file that ends in .safetensors.",
+        "{name} was made for {base}, which is not kept here: give --model FILE, or write one file that ends in "
+        ".safetensors.",
         name=kept.name,
         base=kept.base or "a model",
     )

@@ -19,7 +19,9 @@ from py_core.store.volatile import VolatileRows
 
 FileOption = Annotated[
     list[Path] | None,
-    typer.Option("--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given again."),
+    typer.Option(
+        "--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given several times."
+    ),
 ]
 
 

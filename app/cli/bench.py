@@ -16,9 +16,7 @@ def speed_table(speed: Speed) -> Table:
     table = Table(show_header=False, title=f"{escape(speed.model)} on {escape(speed.backend)}, {escape(speed.adapter)}")
     table.add_row("prefill", f"{speed.prefill_tok_s:.1f} tok/s", f"{speed.prompt_tokens} tokens")
     table.add_row("first token", f"{speed.first_token_ms:.0f} ms", "after such a prompt")
-    table.add_row(
-        "decode", f"{speed.decode_tok_s:.1f} tok/s", f"{speed.tokens} tokens from position {speed.position} on"
-    )
+    table.add_row("decode", f"{speed.decode_tok_s:.1f} tok/s", f"{speed.tokens} tokens from position {speed.position}")
     return table
 
 

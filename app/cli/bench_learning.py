@@ -28,28 +28,29 @@ class SplitChoice(StrEnum):
 
 
 def bench_learning(
-    split: Annotated[SplitChoice, typer.Option(help="dev was there for choosing; nothing was chosen by held.")] = (
+    split: Annotated[SplitChoice, typer.Option(help="dev was used to choose settings, held was not.")] = (
         SplitChoice.dev
     ),
-    count: Annotated[int, typer.Option("--facts", min=1, help="So many facts are taught.")] = FACTS,
+    count: Annotated[int, typer.Option("--facts", min=1, help="How many facts to teach.")] = FACTS,
     stored: Annotated[
         list[int],
-        typer.Option(help="Then store so many, by more facts, and ask again; 0 for none. May be given twice."),
+        typer.Option(help="Then add facts up to this number, and ask again; 0 for none. May be given twice."),
     ] = [1000],  # noqa: B006 - typer makes a new one
-    seed: Annotated[int, typer.Option(min=0, help="Draws the facts; 0 takes the first ones.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Draws which facts are taught; 0 takes the first ones.")] = 0,
     consolidating: Annotated[
-        bool, typer.Option("--consolidate", help="Also what the background loop makes of the facts: minutes.")
+        bool,
+        typer.Option(
+            "--consolidate", help="Also consolidate the facts as the background loop does; this takes minutes."
+        ),
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask for so many facts and prompts of each kind only: a quick look.")
+        int | None, typer.Option(min=1, help="Ask only this many facts and prompts of each kind, for a quick look.")
     ] = None,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
     autotune: AutotuneOption = True,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Also write what was measured there, as plots.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also plot the results into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Teach invented facts to an empty memory, ask for them in other words, and for what they do not answer.
@@ -149,4 +150,4 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         f"{found['after']:.4f} ({found['change']:+.2%})."
     )
     for size, column in report["stored"].items():
-        yield f"To look for a lesson among {size:,} takes {column['look_ms']:.1f} ms (median)."
+        yield f"Searching {size:,} lessons takes {column['look_ms']:.1f} ms (median)."

@@ -29,8 +29,8 @@ from py_core.backends.memory_use import MemoryUse
 
 
 def bench_memory(
-    conversations: Annotated[int, typer.Option(min=0, help="Open so many conversations.")] = 1,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each.")] = 1024,
+    conversations: Annotated[int, typer.Option(min=0, help="How many conversations to open.")] = 1,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens in each.")] = 1024,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,
@@ -40,7 +40,7 @@ def bench_memory(
     max_memory: MaxMemoryOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, sizes in bytes.")] = False,
 ) -> None:
-    """Open conversations and print what memory holds: bytes by owner, and of keys and values by tier."""
+    """Open conversations and print what is in memory: bytes by owner, and by tier for keys and values."""
 
     async def run() -> tuple[str, MemoryUse]:
         loaded = await load(model, backend, precision, autotune, tiers=tiers, draft=draft, max_memory=max_memory)

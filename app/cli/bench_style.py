@@ -1,4 +1,4 @@
-"""`sonata bench style`: does a style that was learned from some answers appear in others?"""
+"""`sonata bench style`: does a style learned from some answers appear in others?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def bench_style(
     styles: Annotated[
         list[str] | None, typer.Option("--style", help=f"One of {', '.join(MEASURES)}; may be given several times.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask so many unseen prompts only: a quick look.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask only this many unseen prompts, for a quick look.")
+    ] = None,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
     precision: PrecisionOption = Precision.precise,

@@ -41,24 +41,26 @@ OffOption = Annotated[bool, typer.Option("--off", help="Undo it.")]
 
 @chats_app.command("list")
 def list_chats(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Show all conversations: the pinned ones, then by when something was said last, then the archive."""
+    """Show all conversations: pinned ones first, then the latest, then the archive."""
 
     async def read() -> list[StoredConversation]:
         async with _opened(home) as chats:
             every = (await chats.conversations())["items"]
             return sorted(every, key=lambda chat: (chat["archived"], not chat["pinned"]))
 
-    _print(asyncio.run(read()), as_json, "There are no conversations yet: `sonata chat` begins one.")
+    _print(asyncio.run(read()), as_json, "There are no conversations yet: `sonata chat` starts one.")
 
 
 @chats_app.command()
 def search(
     words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What to search for.")],
     home: HomeOption = None,
-    words_only: Annotated[bool, typer.Option("--words", help="Without those of a similar meaning.")] = False,
+    words_only: Annotated[
+        bool, typer.Option("--words", help="Search for words only, not for similar meaning.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the conversations with all these words in title or messages, then those of a similar meaning."""
+    """Show the conversations with all these words in their title or messages, then those similar in meaning."""
     asked = " ".join(words)
 
     async def read() -> list[StoredConversation]:
@@ -73,7 +75,7 @@ def search(
 
 @chats_app.command()
 def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Show what was said in one. JSON has what the page shows below each answer, too."""
+    """Show the messages of a conversation. JSON also has what the page shows below each answer."""
 
     async def read() -> tuple[str, ShownConversation]:
         async with _opened(home) as chats:
@@ -103,19 +105,21 @@ def rename(
             return chat
 
     chat = asyncio.run(run())
-    say(f"{chat['id'][:SHORT_ID]} is called {shown(chat['title'])} now.")
+    say(f"{chat['id'][:SHORT_ID]} is now called {shown(chat['title'])}.")
 
 
 @chats_app.command()
 def pin(ids: IdsArgument, off: OffOption = False, home: HomeOption = None) -> None:
     """Keep conversations at the top of the list."""
-    _each(home, ids, "is pinned no more" if off else "is pinned", lambda chats, id: chats.pin_conversation(id, not off))
+    _each(
+        home, ids, "is no longer pinned" if off else "is pinned", lambda chats, id: chats.pin_conversation(id, not off)
+    )
 
 
 @chats_app.command()
 def archive(ids: IdsArgument, off: OffOption = False, home: HomeOption = None) -> None:
     """Put conversations into the archive, at the end of the list."""
-    done = "is out of the archive" if off else "is in the archive"
+    done = "is no longer in the archive" if off else "is in the archive"
     _each(home, ids, done, lambda chats, id: chats.archive_conversation(id, not off))
 
 
@@ -129,10 +133,10 @@ def export(
     form: Annotated[
         Literal["markdown", "json"] | None,
         typer.Option(
-            help="What is shown, or everything with every branch. The default is what FILE ends in, or Markdown."
+            help="Markdown has what is shown, JSON all branches. The default is what FILE ends in, or Markdown."
         ),
     ] = None,
-    replacing: Annotated[bool, typer.Option("--replace", help="Take the place of a file of this name.")] = False,
+    replacing: Annotated[bool, typer.Option("--replace", help="Replace an existing file of this name.")] = False,
 ) -> None:
     """Write one conversation as Markdown or JSON, as the page does."""
     kind = form or ("json" if out is not None and out.suffix.lower() == ".json" else "markdown")
@@ -143,7 +147,7 @@ def export(
             return await chats.export_conversation(chat["id"], kind)
 
     if out is not None and out.exists() and not replacing:
-        raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
+        raise ValueError(f"{out} exists already: choose another name, or use --replace.")
     text = asyncio.run(read())
     if out is None:
         say(text, end="")
@@ -161,7 +165,7 @@ def delete(ids: IdsArgument, home: HomeOption = None, yes: YesOption = False) ->
         async with _opened(home) as chats:
             found = await _found(chats, ids)
             named = shown(one_line(_title(found[0]))) if len(found) == 1 else f"{len(found):,} conversations"
-            if not agreed(yes, f"Delete {named} for ever?"):
+            if not agreed(yes, f"Delete {named} for good?"):
                 return []
             await chats.remove_conversations([chat["id"] for chat in found])
             return found
@@ -192,7 +196,7 @@ async def _found(chats: ConversationApi, given: Sequence[str]) -> list[StoredCon
         fits = [chat for chat in every if id and chat["id"].startswith(id.lower())]
         if len(fits) != 1:
             how = "Several conversations begin" if fits else "No conversation begins"
-            raise ValueError(f"{how} with {shown(id)}: take an id of `sonata memory chats list`.")
+            raise ValueError(f"{how} with {shown(id)}: give an id of `sonata memory chats list`.")
         found[fits[0]["id"]] = fits[0]
     return list(found.values())
 

@@ -1,4 +1,4 @@
-"""`sonata consolidate`: lessons move into an adapter of the whole model, now instead of in idle time."""
+"""`sonata consolidate`: train the lessons into an adapter of the whole model now, instead of in a pause."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ from py_core.engine.scheduler import Priority
 from py_core.messages import Words
 
 notes = console(stderr=True)
-GOES_ON = "The next `sonata consolidate` goes on from here; until then everything answers as before."
+GOES_ON = "The next `sonata consolidate` continues from here; until then all answers stay as before."
 VERDICTS = {"accepted": "accepted", "scaled": "accepted, scaled down", "refused": "refused"}
 
 
 def consolidate(
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="End after so long; the next call goes on.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Stop after this time; the next call continues.")
+    ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Then look at all answers together, as the deep loop does after some days.")
+        bool, typer.Option("--deep", help="Then review all answers together, as the deep loop does after some days.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of everything drawn at random.")] = 0,
     home: HomeOption = None,
     model: ModelOption = None,
     backend: BackendOption = BackendChoice.auto,
@@ -100,7 +102,7 @@ def consolidate(
     if isinstance(made, Run):
         console().print(run_table(made))
     else:
-        say(made or "Nothing was taught that the model has not consolidated yet.")
+        say(made or "Everything that was taught is consolidated already.")
     if looked is not None:
         console().print(deep_table(looked))
 
@@ -108,7 +110,7 @@ def consolidate(
 def run_table(run: Run) -> Table:
     table = Table(show_header=False, title=escape(f"Consolidation for {run.model} on {run.backend}"))
     table.add_row("verdict", f"{VERDICTS[run.verdict]}: {run.why}" if run.why else VERDICTS[run.verdict])
-    table.add_row("revision", str(run.revision) if run.revision else "none: what was there before answers")
+    table.add_row("revision", str(run.revision) if run.revision else "none: everything stays as it was")
     table.add_row("lessons", f"{len(run.lessons):,}, {len(run.new):,} of them new")
     if run.recall:
         shares = " -> ".join(f"{run.recall[name]:.1%}" for name in ("before", "after") if name in run.recall)
@@ -136,7 +138,7 @@ def deep_table(report: DeepReport) -> Table:
         "strategies", f"{report.strategies:,} ({verdicts}), {report.merged:,} merged, {report.pruned:,} pruned"
     )
     if report.threshold is not None and report.threshold != report.threshold_before:
-        before = "that of the shipped gate" if report.threshold_before is None else f"{report.threshold_before:.2f}"
+        before = "the shipped gate's" if report.threshold_before is None else f"{report.threshold_before:.2f}"
         table.add_row("the gate opens from a score of", f"{report.threshold:.2f}, before {before}")
     for one in report.suggestions:
         table.add_row("to teach", escape(f"{one.question} ({one.count:,} bad answers)"))

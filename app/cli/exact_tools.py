@@ -19,7 +19,7 @@ def compute(
 
     exact = answer_exactly(message, datetime.now())
     if exact is None:
-        console(stderr=True).print("No tool is sure what to compute here: in a chat the model answers this.")
+        console(stderr=True).print("No exact tool recognises what to compute here. In a chat the model answers this.")
         raise typer.Exit(1)
     say(exact.words)
     console().print(f"[dim]{escape(exact.working)}[/dim]", soft_wrap=True)

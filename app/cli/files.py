@@ -25,10 +25,10 @@ class Mixture(StrEnum):
 
 
 def quantize(
-    source: Annotated[Path, typer.Argument(metavar="IN.gguf", help="The model; of several files, the first.")],
+    source: Annotated[Path, typer.Argument(metavar="IN.gguf", help="The model's file, or the first of several.")],
     out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
     mixture: Annotated[
-        Mixture, typer.Option("--type", help="mixed keeps attention in F16 and takes 4 bits for the MLP.")
+        Mixture, typer.Option("--type", help="mixed keeps attention in F16 and uses 4 bits for the MLP.")
     ],
 ) -> None:
     """Make a smaller model file: each matrix gets the format that llama.cpp would give it."""
@@ -42,16 +42,21 @@ def quantize(
         table.add_row(name, str(count), f"{size / 1e6:.1f}")
     console().print(table)
     if made.again:
-        notes.print(f"Weights in {' and '.join(made.again)} were quantized before: what that lost stays lost.")
+        notes.print(
+            f"Weights in {' and '.join(made.again)} were quantized already, so their precision does not come back."
+        )
 
 
 def convert(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="config.json, tokenizer.json and the safetensors files of a model.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="The model's folder, with config.json, tokenizer.json and safetensors files."
+        ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
 ) -> None:
-    """Make a model file of a folder as Hugging Face has it. Then `sonata quantize` makes it smaller."""
+    """Make a model file from a Hugging Face folder. `sonata quantize` then makes it smaller."""
     with progress_bar("Converting") as bar:
         task = bar.add_task("", total=None)
         made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))

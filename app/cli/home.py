@@ -42,7 +42,9 @@ HomeOption = Annotated[
     ),
 ]  # fmt: skip
 
-NoMemoryOption = Annotated[bool, typer.Option("--no-memory", help="Use nothing that was learned, and open no memory.")]
+NoMemoryOption = Annotated[
+    bool, typer.Option("--no-memory", help="Do not open the memory, and use nothing that was learned.")
+]
 
 
 def home_memory(home: Path | None) -> Path:
@@ -53,7 +55,7 @@ def home_memory(home: Path | None) -> Path:
     path = memory_path(home)
     if home is not None:
         if path.parent.exists() and not path.parent.is_dir():
-            raise ValueError(f"{path.parent} is a file, and --home takes a folder: choose another one.")
+            raise ValueError(f"{path.parent} is a file, but --home takes a folder: choose another one.")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 

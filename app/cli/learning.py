@@ -46,7 +46,7 @@ ASKED_TOKENS = 256
 """The default limit of an answer's length: small models sometimes do not find an end."""
 NAMED = 10
 """The most bad lines that the last sentence lists."""
-WHICH = "Say what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
+WHICH = "Give what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
 EXAMPLE = (
     'Teach a sentence, as in `sonata teach "my dentist is Dr. Quill"`, or a question and its answer, as in '
     '`sonata teach "Who is my dentist?" "Dr. Quill"`.'
@@ -67,7 +67,7 @@ class LoopName(StrEnum):
 def teach(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUESTION ANSWER", help='One lesson; or one text, such as "remember that ...".'),
+        typer.Argument(metavar="QUESTION ANSWER", help='One lesson, or one text such as "remember that ...".'),
     ] = None,
     file: Annotated[
         Path | None,
@@ -81,11 +81,11 @@ def teach(
     context: ContextOption = None,
     as_json: Annotated[bool, typer.Option("--json", help=PRINTS_JSON)] = False,
 ) -> None:
-    """Teach answers: the next question gets them, in other words, too.
+    """Teach answers: the next question gets them, also in other words.
 
-    Of one text Sonata makes question and answer by rules. A row that cannot be taught says what to do; the others are
-    taught all the same, and the exit status is 1. JSON has an object for each row: question, answer, states_ms (the
-    model reads the answer), ms (it is learned, once that is done), nll_before and nll_after (nats a token of the
+    If you give one text, Sonata derives question and answer from it by rules. A row that cannot be taught says what to
+    do; the others are taught all the same, and the exit status is 1. JSON has an object for each row: question, answer,
+    states_ms (reading the answer), ms (learning it after that), nll_before and nll_after (nats per token of the
     answer), the lesson's id, what it replaced, and whether it was known; or its line and an `error`.
     """
     if (file is None) == (not texts):
@@ -182,9 +182,9 @@ def _say_taught(row: LessonRow, made: Taught, home: Path | None) -> None:
     lesson, out = made.lesson, console()
     out.print(f"[bold]{escape(one_line(lesson.question))}[/bold]", soft_wrap=True)
     say(lesson.answer)
-    learned = "Learned." if made.is_new else "This was known already."
+    learned = "Learned." if made.is_new else "You had taught this already."
     if made.replaced is not None:
-        learned += f" It takes the place of: {one_line(made.replaced.answer)}"
+        learned += f" It replaces: {one_line(made.replaced.answer)}"
     folder = f" --home {shlex.quote(str(home))}" if home else ""
     back = f"`sonata memory undo {lesson.id[:SHORT_ID]}{folder}` takes it back."
     out.print(f"[dim]{escape(learned)}\n{escape(back)}[/dim]", soft_wrap=True)
@@ -209,33 +209,35 @@ def taught_entry(learned: Learned) -> dict[str, Any]:
 def _lesson_of(texts: list[str]) -> LessonRow:
     """Question and answer, or a single statement."""
     if len(texts) > 2:
-        raise ValueError(f"Give a question and its answer, each in quotes; these are {len(texts)} texts.")
+        raise ValueError(f"Give a question and its answer, each in quotes; you gave {len(texts)} texts.")
     for text, name in zip(texts, ("question", "answer") if len(texts) == 2 else ("text",), strict=True):
         if problem := problem_of_text(text):
             return LessonRow(1, error=f"The {name} {problem}")
     if len(texts) == 2:
         return LessonRow(1, *texts)
     if (told := lesson_of(texts[0])) is None:
-        return LessonRow(1, error=f"{shown(texts[0])} tells nothing that could be asked for. {EXAMPLE}")
+        return LessonRow(1, error=f"{shown(texts[0])} has no fact to teach. {EXAMPLE}")
     return LessonRow(1, told.question, told.answer)
 
 
 def ask(
     questions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUESTION...", help="Without any, standard input has a JSON list of them."),
+        typer.Argument(
+            metavar="QUESTION...", help="Without any, a JSON list of questions is read from standard input."
+        ),
     ] = None,
     no_memory: NoMemoryOption = False,
     without: Annotated[
-        list[LoopName] | None, typer.Option("--without", help="Leave out what this loop learned; may be given twice.")
+        list[LoopName] | None, typer.Option("--without", help="Ignore what this loop learned; may be given twice.")
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Also what came nearest of what was taught, and how sure that is.")
+        bool, typer.Option("--why", help="Also show the nearest lesson, and how sure Sonata is that it is meant.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON list of objects: answers, and all that --why tells.")
+        bool, typer.Option("--json", help="Print a JSON list of objects: the answers, and all that --why shows.")
     ] = False,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The most new tokens of an answer.")] = ASKED_TOKENS,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = ASKED_TOKENS,
     file: FileOption = None,
     home: HomeOption = None,
     model: ModelOption = None,
@@ -248,10 +250,10 @@ def ask(
 ) -> None:
     """Answer questions with what was learned.
 
-    Each question is a conversation of its own, answered by the plain assistant with the likeliest tokens; nothing of it
-    is stored. With --file the answers come from these files. If the output goes to a file or another program, it is a
-    JSON list of answers, in their order; with --why, or --json, one of objects. A question that cannot be answered has
-    null there, a sentence on standard error says why, and the exit status is 1.
+    Each question is a conversation of its own, which the plain assistant answers with the likeliest tokens. Nothing is
+    stored. With --file, answers are based on these files. If the output goes to a file or another program, it is a JSON
+    list of answers in order; with --why or --json it is a list of objects. If a question cannot be answered, its entry
+    is null, a sentence on standard error says why, and the exit status is 1.
     """
     asked = _questions(questions)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
@@ -369,7 +371,7 @@ def relearn(
     autotune: AutotuneOption = True,
     context: ContextOption = None,
 ) -> None:
-    """Let a model learn everything that was taught, also to another model: questions and answers are kept as text."""
+    """Let a model learn everything that was taught, including what was taught to another model."""
 
     async def run() -> tuple[int, int]:
         loaded = await load(model, backend, precision, autotune, context)
@@ -388,4 +390,4 @@ def relearn(
             loaded.close()
 
     made, lessons = asyncio.run(run())
-    say(f"Learned {made:,} of {lessons:,} lessons; the model knew the others.")
+    say(f"Learned {made:,} of {lessons:,} lessons; the model knew the others already.")

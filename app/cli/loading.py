@@ -48,26 +48,28 @@ class BackendChoice(StrEnum):
     numpy = "numpy"
 
 
-BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu on a real GPU, and wasm on the CPU.")]
+BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu if there is a real GPU, otherwise wasm.")]
 AutotuneOption = Annotated[
     bool,
     typer.Option(
-        help="Measure once which kernel shapes are fastest on this GPU, and keep the result.",
+        help="Measure once which kernel shapes are fastest on this GPU, and remember the result.",
         show_default=True,
     ),
 ]
 PrecisionOption = Annotated[
-    Precision, typer.Option(help="Of activations on wasm: precise gives the same tokens as float32, fast is faster.")
+    Precision, typer.Option(help="For wasm: precise gives the same tokens as float32, fast is faster.")
 ]
 ContextOption = Annotated[
     int | None,
-    typer.Option(min=1, help="The most tokens of a conversation. More than the model was trained for stretches it."),
+    typer.Option(
+        min=1, help="The longest conversation, in tokens. More than the model was trained for stretches its positions."
+    ),
 ]
 
 
 TiersOption = Annotated[
     bool,
-    typer.Option("--tiers", help="Keys and values of long conversations take fewer bits as they grow old."),
+    typer.Option("--tiers", help="Store older keys and values of long conversations with fewer bits."),
 ]
 
 
@@ -75,7 +77,7 @@ MaxMemoryOption = Annotated[
     int | None,
     typer.Option(
         "--max-memory", min=1, metavar="MB",
-        help="What the model may take, weights and conversations together. Without it: what the machine has free.",
+        help="How much memory weights and conversations may take together. The default is what the machine has free.",
     ),
 ]  # fmt: skip
 
@@ -84,8 +86,8 @@ DraftOption = Annotated[
     Path | None,
     typer.Option(
         "--draft",
-        help="A smaller model with the same vocabulary, as --model names one: it guesses words that the model then "
-        "reads together. The answers stay the same.",
+        help="A smaller model with the same vocabulary (named as for --model): it guesses tokens, which the model then "
+        "checks together. The answers stay the same.",
     ),
 ]
 
@@ -103,8 +105,8 @@ async def load(
         if load_backend.func is load_numpy:
             raise BackendError(
                 "cli.draft-on-numpy",
-                "The numpy backend runs one token at a time, so a draft is of no use to it: "
-                "leave --draft out, or take --backend wasm or webgpu.",
+                "The numpy backend runs one token at a time, so a draft does not help it: leave --draft out, or use "
+                "--backend wasm or webgpu.",
             )
         drafted = await read_draft(open_source(model_path(draft)), context)
     told: list[tuple[Need, Room]] = []

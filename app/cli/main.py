@@ -79,7 +79,7 @@ from py_core.tokenizers.chat_template import ChatTemplateError
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown",
-    help="Sonata: a chat model that lives in a web page and in your terminal.",
+    help="Sonata: a private chat assistant for the web page and the terminal.",
 )  # fmt: skip
 bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
@@ -99,7 +99,7 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def options(
     tell_version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options before a command."""
@@ -116,8 +116,8 @@ RawOption = Annotated[
     ),
 ]
 PromptArgument = Annotated[str, typer.Argument(help="The text, or - to read it from standard input.")]
-MaxTokensOption = Annotated[int, typer.Option(min=1, help="The most new tokens.")]
-TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the most likely token.")]
+MaxTokensOption = Annotated[int, typer.Option(min=1, help="The most tokens to write.")]
+TemperatureOption = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest token.")]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 
 
@@ -138,14 +138,14 @@ def chat(
     adapter: AdapterOption = None,
     file: FileOption = None,
     home: HomeOption = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Use no agents, and store nothing.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
     no_bos: NoBosOption = False,
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
-    "Remember that ..." teaches an answer, and later messages that ask for it get it, in other words, too. Ctrl-C stops
-    an answer. /new starts over. /exit or Ctrl-D ends. The agent's sampling applies unless you set yours. --file
-    attaches files, as /file PATH does later: answers come from what they say.
+    "Remember that ..." teaches an answer, which later messages get if they ask for it, also in other words. Ctrl-C
+    stops an answer, /new starts over, /exit or Ctrl-D ends the chat. The agent's sampling applies unless you set yours.
+    --file attaches files, as /file PATH does in the chat: answers are based on them.
     """
     for path in file or ():
         text_of(path.name, bytes_of(path))  # before the model is loaded
@@ -194,8 +194,7 @@ def generate(
 ) -> None:
     """Answer one prompt, or continue it with --raw.
 
-    The text is what the model wrote: what it thinks before it answers stays there, in its tags. `sonata chat` shows
-    thoughts apart.
+    The text is what the model wrote, including its thoughts, in their tags. `sonata chat` shows thoughts separately.
     """
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
@@ -279,8 +278,8 @@ def bench(
     autotune: AutotuneOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure how fast the model runs here; with `routing` how good the router is, with `learning` what is recalled,
-    with `memory` what is held."""
+    """Measure how fast the model runs here. `routing` measures the router, `learning` what is recalled, `memory` what
+    the model's memory holds."""
     if context.invoked_subcommand:
         return
 
@@ -346,7 +345,7 @@ def _read_prompt(prompt: str) -> str:
     text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
     if len(text) > MAX_PROMPT_CHARS:
         raise ValueError(
-            f"Standard input has over {MAX_PROMPT_CHARS:,} characters, more than any model reads. Give it less."
+            f"Standard input has over {MAX_PROMPT_CHARS:,} characters, more than any model reads. Give less."
         )
     return text
 
@@ -364,7 +363,11 @@ def main() -> None:
 
 
 def _fail(error: Exception) -> None:
-    words = f"{error.filename}: {error.strerror}." if isinstance(error, OSError) and error.filename else str(error)
+    words = str(error)
+    if isinstance(error, IsADirectoryError):
+        words = f"{error.filename} is a folder: give a file."
+    elif isinstance(error, OSError) and error.filename:
+        words = f"{error.filename}: {error.strerror}."
     notes.print(f"[red]Error:[/red] {escape(words)}", soft_wrap=True)
     sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""`sonata memory list | show | forget | undo | policies | export | import`: lessons, and everything else learned."""
+"""`sonata memory list | show | forget | undo | policies | export | import`: lessons and everything else learned."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from py_core.text_search import has_all, terms_of
 
 memory_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
-    help="Look at what was taught, forget it, or take everything learned to another machine.",
+    help="Show what was taught, forget it, or move everything learned to another machine.",
 )  # fmt: skip
 
 SHORT_ID = 8
@@ -49,10 +49,10 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 @memory_app.command("list")
 def list_memory(
     home: HomeOption = None,
-    history: Annotated[bool, typer.Option("--all", help="Also those that newer ones replaced.")] = False,
+    history: Annotated[bool, typer.Option("--all", help="Also show lessons that newer ones replaced.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was taught, and count what else is learned."""
+    """Show what was taught, and count what else was learned."""
 
     async def read() -> tuple[list[Lesson], dict[str, int], str]:
         async with opened_memory(home) as memory:
@@ -64,7 +64,7 @@ def list_memory(
         print(json.dumps({"lessons": [lesson_entry(one) for one in told], "counts": stored, "file": place}))
         return
     if not told:
-        say(f"Nothing was taught yet in {place}: `sonata teach QUESTION ANSWER` does.")
+        say(f"Nothing has been taught yet in {place}: `sonata teach QUESTION ANSWER` does that.")
     else:
         console().print(_table(told))
     if kinds := _stored(stored):
@@ -73,7 +73,7 @@ def list_memory(
 
 @memory_app.command()
 def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Show one lesson: question, answer, where it comes from, how often it answered, and what it replaced."""
+    """Show one lesson: question, answer, source, how often it answered, and what it replaced."""
 
     async def read() -> tuple[Lesson, list[Lesson]]:
         async with opened_memory(home) as memory:
@@ -97,25 +97,25 @@ def show(id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -
 def forget(
     given: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORDS...", help="Words of what was taught; or ids of `sonata memory list`."),
+        typer.Argument(metavar="WORDS...", help="Words of what was taught, or ids of `sonata memory list`."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Everything that was taught.")] = False,
     home: HomeOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Forget what was taught: no answer uses it any more, and it is deleted from the files.
+    """Forget what was taught: answers no longer use it, and it is deleted from the files.
 
-    Words find the lessons in whose question or answer all of them stand; older answers to the same question are
-    forgotten, too. If several fit, you are asked which.
+    Words find the lessons that have all of them in question or answer. Older answers to the same question are
+    forgotten, too. If several lessons match, you are asked which.
     """
     if bool(given) == every:
-        raise ValueError("Say what to forget: words of it, ids of `sonata memory list`, or --all.")
+        raise ValueError("Give what to forget: words of it, ids of `sonata memory list`, or --all.")
 
     async def run() -> list[Lesson]:
         async with opened_memory(home) as memory:
             lessons = await memory.lessons.all()
             if every:
-                found = lessons if lessons and agreed(yes, f"Forget {_named(lessons)} for ever?") else []
+                found = lessons if lessons and agreed(yes, f"Forget {_named(lessons)} for good?") else []
             else:
                 found = _chosen(lessons, given or [], yes)
             await memory.lessons.delete(*(lesson.id for lesson in found))
@@ -136,11 +136,11 @@ def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[
             raise
         named = []
     if named and not [lesson for lesson in meant if lesson not in named]:
-        return named if agreed(yes, f"Forget {_named(named)} for ever?") else []
+        return named if agreed(yes, f"Forget {_named(named)} for good?") else []
     fits = [*named, *(lesson for lesson in meant if lesson not in named)]
     if not fits:
         raise ValueError(
-            f"Nothing that was taught has all words of {shown(' '.join(given))}, and no id begins so: "
+            f"Nothing that was taught has all words of {shown(' '.join(given))}, and no id begins with them: "
             "`sonata memory list` shows what was taught."
         )
     for number, lesson in enumerate(fits, 1):
@@ -153,10 +153,10 @@ def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[
 def _picked(count: int, yes: bool) -> list[int]:
     """The numbers of the listed lessons to forget, from 0 on."""
     if count == 1:
-        return [0] if agreed(yes, "Forget it for ever?") else []
+        return [0] if agreed(yes, "Forget it for good?") else []
     if yes or not sys.stdin.isatty():
-        raise ValueError("Several fit: say more words, or the id of each as `sonata memory list` has it.")
-    typed = typer.prompt("Forget which for ever? Numbers, or all; Enter forgets none", "", show_default=False)
+        raise ValueError("Several match: give more words, or the id of each as `sonata memory list` shows it.")
+    typed = typer.prompt("Which to forget for good? Numbers, or all; Enter forgets none", "", show_default=False)
     if typed.strip().lower() == "all":
         return list(range(count))
     picked = re.findall(r"[^\s,]+", typed)
@@ -184,19 +184,21 @@ def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Less
 
 @memory_app.command()
 def undo(
-    id: Annotated[str | None, typer.Argument(metavar="ID", help="An id. The default is what was taught last.")] = None,
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The lesson's id. The default is the one taught last.")
+    ] = None,
     home: HomeOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Take back what was taught: it is forgotten, and what it replaced answers again."""
+    """Take back a lesson: it is forgotten, and what it replaced answers again."""
 
     async def run() -> tuple[Lesson, list[Lesson]] | None:
         async with opened_memory(home) as memory:
             lessons = [lesson for lesson in await memory.lessons.all() if not lesson.replaced_by]
             if id is None and not lessons:
-                raise ValueError("Nothing was taught that could be taken back.")
+                raise ValueError("There is nothing to take back: nothing was taught.")
             (found,) = lessons[-1:] if id is None else await _found(memory, [id])
-            if not agreed(yes, f"Forget {_named([found])} for ever?"):
+            if not agreed(yes, f"Forget {_named([found])} for good?"):
                 return None
             return found, await memory.lessons.undo(found.id)
 
@@ -212,18 +214,18 @@ def export_memory(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     home: HomeOption = None,
     in_the_clear: Annotated[
-        bool, typer.Option("--in-the-clear", help="Without the passphrase that protects the memory.")
+        bool, typer.Option("--in-the-clear", help="Do not protect the file with the memory's passphrase.")
     ] = False,
-    replacing: Annotated[bool, typer.Option("--replace", help="Take the place of a file of this name.")] = False,
+    replacing: Annotated[bool, typer.Option("--replace", help="Replace an existing file of this name.")] = False,
 ) -> None:
-    """Write everything learned into one file. The passphrase of the memory protects it, too, if there is one."""
+    """Write everything learned into one file. If the memory has a passphrase, it protects the file, too."""
 
     async def made() -> bytes:
         async with opened_memory(home) as memory:
             return await export(memory.store, in_the_clear=in_the_clear)
 
     if out.exists() and not replacing:
-        raise ValueError(f"There is a {out} already: choose another name, or --replace it.")
+        raise ValueError(f"{out} exists already: choose another name, or use --replace.")
     data = asyncio.run(made())
     write_whole(out, data, replacing)
     say(f"{out}: {size_words(len(data))}")
@@ -231,14 +233,15 @@ def export_memory(
 
 @memory_app.command("import")
 def import_memory(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="What Sonata, ChatGPT or Open WebUI exported.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file exported by Sonata, ChatGPT or Open WebUI.")],
     home: HomeOption = None,
     replacing: Annotated[
-        bool, typer.Option("--replace", help="Delete what is here first. Without it the newer of two stays.")
+        bool,
+        typer.Option("--replace", help="Delete what is here first. Otherwise the newer version of each item stays."),
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Read everything learned from a file, or chats. Other models learn what was taught when they are used."""
+    """Read everything learned, or chats, from a file. A model learns what others were taught when it is next used."""
     data = source.read_bytes()
 
     async def run() -> Imported | ImportedChats | None:
@@ -265,11 +268,11 @@ def import_memory(
         say(_told_chats(done, source))
     elif done is not None:
         unread = f" {done.left_out:,} could not be read and were left out." if done.left_out else ""
-        say(f"{done.written:,} records were taken over from {source}.{unread}")
+        say(f"Imported {done.written:,} records from {source}.{unread}")
 
 
 def _told_chats(done: ImportedChats, source: Path) -> str:
-    came = f"{counted(SESSION, done.chats)} with {counted(TURN, done.messages)} came from {source}."
+    came = f"Imported {counted(SESSION, done.chats)} with {counted(TURN, done.messages)} from {source}."
     told = [came if done.chats else f"{source} has nothing new."]
     if done.left_out:
         what = "pictures, files, tool calls and thoughts are not imported"
@@ -293,18 +296,18 @@ def lesson_entry(lesson: Lesson) -> dict[str, Any]:
 def show_policies(
     reset: Annotated[
         list[str] | None,
-        typer.Option("--reset", metavar="NAME", help="Forget this one: what was shipped counts again."),
+        typer.Option("--reset", metavar="NAME", help="Reset this policy to what Sonata came with."),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what Sonata chose or learned about how it works: each value, how sure it is, who says so. Or reset some."""
+    """Show the policies that Sonata chose or learned: each value, how sure it is, and its source. Or reset some."""
 
     async def run() -> list[tuple[Policy, PolicyWords]]:
         async with opened_memory(home) as memory:
             for name in reset or []:
                 if memory.policies.look(name) is None:
-                    raise ValueError(f"There is no policy {shown(name)}: `sonata memory policies` names them.")
+                    raise ValueError(f"There is no policy {shown(name)}: `sonata memory policies` lists them.")
                 await memory.policies.delete(name)
             return told_policies(memory)
 
@@ -317,7 +320,7 @@ def show_policies(
         )
         return
     if not told:
-        say("Nothing was chosen or learned yet: everything is as it was shipped.")
+        say("Nothing has been chosen or learned yet: all policies are as Sonata came.")
         return
     table = Table("name", "what it is", "value", "certain", "who says so", "since")
     for policy, words in told:
@@ -338,7 +341,7 @@ def _of_ids(lessons: Sequence[Lesson], given: Sequence[str]) -> list[Lesson]:
         fits = [lesson for lesson in lessons if id and lesson.id.startswith(id.lower())]
         if len(fits) != 1:
             how = "Several lessons begin" if fits else "No lesson begins"
-            raise ValueError(f"{how} with {shown(id)}: take an id of `sonata memory list --all`.")
+            raise ValueError(f"{how} with {shown(id)}: give an id of `sonata memory list --all`.")
         found += fits
     return list({lesson.id: lesson for lesson in found}.values())
 
@@ -348,7 +351,7 @@ def agreed(yes: bool, question: str) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise ValueError("Nobody can be asked whether to delete: say --yes.")
+        raise ValueError("Sonata cannot ask here whether to delete: confirm with --yes.")
     return typer.confirm(question)
 
 

@@ -1,4 +1,4 @@
-"""Commands that read a model file's header only, so that files of a vocabulary without weights will do, too."""
+"""Commands that read only a model file's header, so a file with a vocabulary and no weights will do, too."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ ModelOption = Annotated[
     typer.Option("--model", help="A GGUF file, or a name of `sonata models list`; the default comes with Sonata."),
 ]
 NoBosOption = Annotated[
-    bool, typer.Option("--no-bos", help="Leave out the token that begins a text, also where the model's file wants it.")
+    bool, typer.Option("--no-bos", help="Leave out the token that begins a text, even if the model's file asks for it.")
 ]
 
 
 def tokenize(
-    text: Annotated[str | None, typer.Argument(help="A text, for a JSON list of its ids.")] = None,
+    text: Annotated[str | None, typer.Argument(help="A text to turn into a JSON list of token ids.")] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Turn lists of ids into strings.")] = False,
     special: Annotated[bool, typer.Option("--special", help="Parse special tokens in the text.")] = False,
     model: ModelOption = None,
@@ -92,7 +92,7 @@ def _say_tokens(tokenizer: Tokenizer, ids: list[int]) -> None:
 
 
 def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """Show what a model file holds."""
+    """Show what is in a model file."""
     path = model_path(model)
     source = open_source(path)
     header = asyncio.run(read_header(source))
@@ -113,7 +113,9 @@ def info(model: ModelOption = None, as_json: Annotated[bool, typer.Option("--jso
         return
     table = Table(show_header=False, title=escape(described["name"]))
     table.add_row("file", f"{escape(str(path))} ({source.size / 1e6:.1f} MB, GGUF v{header.version})")
-    table.add_row("parameters", f"{parameters / 1e6:.1f} M" if header.tensors else "none: it is a vocabulary only")
+    table.add_row(
+        "parameters", f"{parameters / 1e6:.1f} M" if header.tensors else "none: the file has only a vocabulary"
+    )
     # A model without windows or soft-caps has zeros there, which would only be noise.
     shown = {name: value for name, value in described.items() if value or isinstance(value, bool)}
     if not shown.get("sliding_window"):

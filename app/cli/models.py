@@ -22,12 +22,12 @@ from app.models.model_pull import wanted_model
 from py_core.formats.source import open_source
 
 models_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Download, list and delete models, or tell of one."
+    rich_markup_mode="markdown", no_args_is_help=True, help="Download, list, describe and delete models."
 )
 notes = console(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-NameOption = Annotated[str | None, typer.Option("--name", help="What to call it here.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="The name to keep it under.")]
 
 
 @models_app.command("list")
@@ -35,7 +35,7 @@ def list_models(
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the hub for sizes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the models that are kept here, and those that can be downloaded, with the sizes that the hub tells."""
+    """Show the models kept here, and those that can be downloaded, with their sizes on the hub."""
     cache, catalog = ModelCache(), read_catalog()
     kept, parts = cache.models(), cache.parts()
     stored = {model.name for model in kept}
@@ -72,9 +72,9 @@ def list_models(
 
 @models_app.command()
 def pull(
-    model: Annotated[str, typer.Argument(help="A name of the list, OWNER/REPOSITORY/FILE.gguf, or an address.")],
+    model: Annotated[str, typer.Argument(help="A name of `sonata models list`, OWNER/REPOSITORY/FILE.gguf, or a URL.")],
     name: NameOption = None,
-    allow_host: Annotated[list[str] | None, typer.Option(help="Another host that models may come from.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="Also allow models from this host.")] = None,
 ) -> None:
     """Download a model, or the missing part of it. Ctrl-C stops; the same command continues from there."""
     cache, catalog = ModelCache(), read_catalog().allowing(allow_host or [])
@@ -91,7 +91,7 @@ def pull(
             kept = pull_model(catalog, cache, wanted, show)
         except KeyboardInterrupt:
             notes.print(
-                f"Stopped. {size_words(cache.bytes_of(wanted.name))} are kept: the same command goes on from there."
+                f"Stopped. {size_words(cache.bytes_of(wanted.name))} are kept: the same command continues from there."
             )
             raise
     say(_kept_words(kept, was_there=before is not None and before.sha256 == kept.sha256))
@@ -101,11 +101,11 @@ def pull(
 def import_file(
     file: Annotated[Path, typer.Argument(help="A GGUF file on this machine.")],
     name: NameOption = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy it, where a link would do.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the file even if a link would do.")] = False,
 ) -> None:
     """Keep a model file that is already here."""
     if not file.is_file():
-        raise FileNotFoundError(f"There is no file {file}.")
+        raise FileNotFoundError(f"{file} does not exist.")
     cache = ModelCache()
     there = {model.name for model in cache.models()}
     kept = cache.import_file(file, name, copy=copy)
@@ -113,7 +113,7 @@ def import_file(
 
 
 @models_app.command()
-def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of downloads that were stopped.")]) -> None:
+def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of stopped downloads.")]) -> None:
     """Delete models."""
     cache = ModelCache()
     for name in names:
@@ -123,13 +123,15 @@ def rm(names: Annotated[list[str], typer.Argument(help="Names of models, or of d
 
 @models_app.command()
 def info(
-    model: Annotated[str, typer.Argument(help="A name of the list, or a GGUF file.")],
-    context: Annotated[int | None, typer.Option(min=1, help="Tokens of a conversation.")] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Tell how fast it will be: runs another model.")] = False,
+    model: Annotated[str, typer.Argument(help="A name of `sonata models list`, or a GGUF file.")],
+    context: Annotated[int | None, typer.Option(min=1, help="The length of a conversation in tokens.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also estimate how fast it will be, by running another model.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a model is, what memory it needs on each backend, whether it fits, and how fast it will be. Of one that
-    is not here yet: where it comes from, its licence, and what it is good at."""
+    """Show what a model is, what memory it needs on each backend, whether it fits, and how fast it will be. For a model
+    that is not here yet: its source, its licence, and what it is good at."""
     stored, entry = ModelCache().find(model), read_catalog().find(model)
     if entry is not None and stored is None and not Path(model).exists():
         return _tell_of_offered(entry, as_json)
@@ -161,7 +163,7 @@ def size_words(nbytes: float) -> str:
 
 
 def _kept_words(model: StoredModel, was_there: bool) -> str:
-    words = "is kept already" if was_there else "is kept now"
+    words = "is kept already" if was_there else "is now kept"
     what = f"{model.name} ({model.title}, {size_words(model.size)})"
     return f"{what} {words}: `sonata chat --model {model.name}` uses it."
 

@@ -35,9 +35,11 @@ SHOWN_AGENTS, SHOWN_NEIGHBOURS = 3, 1
 def route(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT...", help="The requests. Without any, each line of standard input is one."),
+        typer.Argument(
+            metavar="TEXT...", help="The requests. Without any, each line of standard input is one request."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON list, an entry a text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list with an entry for each text.")] = False,
 ) -> None:
     """Show which agent each text goes to, and why."""
     asked = texts or [line for line in sys.stdin.read().splitlines() if line.strip()]
@@ -88,7 +90,7 @@ def route_table(texts: list[str], decisions: list[Decision]) -> Table:
 def bench_routing(
     data: Annotated[Path, typer.Option(help="Requests with their agents, in TOML.")] = TEST_SET,
     patterns: Annotated[
-        int, typer.Option(min=0, help="Also measure the search and the opening of so many learned patterns.")
+        int, typer.Option(min=0, help="Also measure searching and opening this many learned patterns.")
     ] = 0,
     habits: Annotated[bool, typer.Option("--habits", help="Also measure what corrections of routes teach.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,

@@ -58,16 +58,16 @@ with contextlib.suppress(ImportError):  # not on Windows
 COMMANDS = {
     "/new": "starts over",
     "/retry": "answers the last message once more",
-    "/continue": "goes on with an answer that was cut off",
-    "/undo": "takes back what was taught or forgotten last",
-    "/remember": "keeps the last answer for such messages",
+    "/continue": "resumes an answer that was cut off",
+    "/undo": "takes back what you last taught or made it forget",
+    "/remember": "gives the last answer whenever you ask the same",
     "/agent NAME": "sends messages like the last one to another agent",
-    "/adapter NAME": "answers with an adapter, /adapter with none",
+    "/adapter NAME": "answers with an adapter; /adapter alone with none",
     "/file PATH": "attaches a file",
-    "/exit": "or Ctrl-D ends, Ctrl-C stops an answer",
+    "/exit": "ends the chat (or Ctrl-D); Ctrl-C stops an answer",
 }
 HELP = "\n".join(f"{command:15}{what}" for command, what in COMMANDS.items())
-HINT = "/help lists what can be typed here."
+HINT = "/help lists the commands."
 _COMMAND = re.compile(r"/[^\W\d_]+")
 """A line that is meant as a command: only a slash and letters. All other lines are messages."""
 INDEXING_PATIENCE = 3.0
@@ -165,7 +165,7 @@ def _unlock(runner: asyncio.Runner, runtime: Runtime, console: Console) -> None:
     """Without the passphrase the chat continues without the memory."""
     if runtime.memory_stage.state == State.LOCKED:
         try:
-            runner.run(with_passphrase(runtime.unlock, "the memory (empty: continue without the memory)"))
+            runner.run(with_passphrase(runtime.unlock, "the memory (empty to continue without it)"))
         except (StoreError, KeyboardInterrupt) as error:
             _warn(console, str(error) or "The memory stays locked.")
 
@@ -178,7 +178,7 @@ async def _correct(runtime: Runtime, last: list[Route], agent: str) -> str:
         known = ", ".join(runtime.routing.agents)
         return f"Type /agent NAME after a message. The agents are {known}."
     if last[-1].reason in UNROUTED:
-        return "This message was not sent to an agent automatically, so there is nothing to correct."
+        return "This message was not routed automatically, so there is nothing to correct."
     await runtime.routing.correct(last[-1].id, last[-1].text, agent)
     return f"Similar messages will go to {runtime.routing.agents[agent].title}."
 
@@ -210,7 +210,7 @@ async def _undo(runtime: Runtime, changes: list[Taught | Card]) -> str:
     """Take back what was taught or forgotten last; returns a sentence about it. Raises StoreError."""
     learning = runtime.learning
     if not changes or learning is None:
-        return "Nothing was taught or forgotten here that could be taken back."
+        return "Nothing was taught or forgotten in this chat, so there is nothing to take back."
     change = changes.pop()
     if isinstance(change, Taught):
         await learning.undo(change.id)
@@ -227,7 +227,7 @@ async def _remember(runtime: Runtime, conversation: Conversation) -> str:
         return "There is no answer yet to remember."
     question, answer = conversation.turns[-2:]
     if answer.details.get("lesson") or answer.details.get("taught"):
-        return "You taught this: it is remembered already."
+        return "You taught this, so it is already remembered."
     feedback = Feedback(runtime)
     learned = await feedback.remember_answer(answer.details.get("request", ""), question.content, answer.content)
     return (
@@ -238,7 +238,7 @@ async def _remember(runtime: Runtime, conversation: Conversation) -> str:
 async def _use_adapter(conversation: Conversation, open_adapter: Callable[[str], LoraAdapter], given: str) -> str:
     """Use another adapter from the next message on, or none; returns a sentence about it."""
     await conversation.assistant.use_adapter(open_adapter(given) if given else None)
-    said = f"The next answers come with {given}." if given else "The next answers come without an adapter."
+    said = f"The next answers use {given}." if given else "The next answers use no adapter."
     return f"{said} {conversation.assistant.leaves_out}".strip()
 
 
@@ -311,7 +311,7 @@ def _card_lines(card: Card | None) -> list[str]:
     if card is None or card.kind == "forgotten":
         return []
     lines = [f"{lesson.id[:SHORT_ID]}  {lesson.question} {lesson.answer}" for lesson in card.originals]
-    return [*lines, "Say more of its words, or `sonata memory forget ID`."] if card.kind == "choose" else lines
+    return [*lines, "Give more of its words, or use `sonata memory forget ID`."] if card.kind == "choose" else lines
 
 
 class _ReadingLine:
@@ -348,9 +348,9 @@ def _summary(done: Done) -> str:
     """An answer's time, and why it ended; "" if no model wrote it."""
     parts = [f"{done.new_tokens} tokens, {done.decode_tok_s:.1f} tok/s"] if done.new_tokens else []
     if done.reason == "stopped":
-        parts.append("stopped; /continue goes on")
+        parts.append("stopped; /continue resumes it")
     elif done.reason == "length":
-        parts.append("stopped at the length limit (--max-tokens); /continue goes on")
+        parts.append("stopped at the length limit (--max-tokens); /continue resumes it")
     elif done.reason == "loop":
         parts.append("stopped because the answer repeated itself; /retry gives another one")
     elif done.reason == "context":

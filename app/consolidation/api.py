@@ -46,10 +46,10 @@ PLOTTED = 30
 """The most lessons and trainings that are plotted."""
 UNPREPARED = Message(
     "learning.new-model",
-    "Sonata gets to know this model in a pause; until then it gives what you taught word for word.",
+    "Sonata gets to know this model in a pause; until then it repeats what you taught word for word.",
 )
-OPENING = Message("learning.loading", "Sonata is still loading what it learns with. Try again in a moment.")
-NO_READER = Message("learning.no-reader", "The model that runs has no addition for reading facts, so nothing is read.")
+OPENING = Message("learning.loading", "Sonata is still loading what it needs to learn. Try again in a moment.")
+NO_READER = Message("learning.no-reader", "Sonata has no reader of facts for this model, so no facts are read.")
 Filter = Literal["now", "off", "history"]
 
 
@@ -231,7 +231,7 @@ class LearningApi:
         said: list[Words] = [
             Message(
                 "learning.deep-loop",
-                "The last time it saw {answers}, and kept what {groups} of them showed.",
+                "Last time it looked at {answers}, and kept what {groups} of them showed.",
                 answers=_answers(report.trajectories),
                 groups=_groups(report.strategies),
             )
@@ -239,7 +239,7 @@ class LearningApi:
         if report.suggestions:
             questions = ", ".join(f"“{one.question}”" for one in report.suggestions)
             said.append(
-                Message("learning.questions", "You could teach what to say to: {questions}.", questions=questions)
+                Message("learning.questions", "You could teach an answer to: {questions}.", questions=questions)
             )
         return said
 
@@ -302,7 +302,7 @@ def _background_words(runs: Sequence[Run]) -> Words:
         return ""
     return Message(
         "learning.last-training",
-        "The last training had {facts} that you taught. {why}",
+        "The last training used {facts} that you taught. {why}",
         facts=_facts(len(runs[-1].lessons)),
         why=runs[-1].why,
     )

@@ -20,7 +20,7 @@ from py_core.training.trainer import StepReport
 
 SIMILAR = 0.55
 """The least cosine of a question in the model's own words to the one that was taught."""
-KNOWING = Message("training.knowing-once", "gets to know this model, once")
+KNOWING = Message("training.knowing-once", "gets to know this model (once)")
 """The step if lessons came from elsewhere, e.g. by an import, and this model has made no imprint yet."""
 BRINGING = Message("training.bringing", "brings what it was taught up to date")
 """The last step, imprints for the new revision, in the words of `Stage`."""

@@ -73,7 +73,9 @@ class IdleLearning:
         self._asked: set[str] = set()
         self._troubles: dict[str, tuple[Words, float]] = {}
         """By loop that failed: the sentence, and the time of the next try."""
-        self._status = IdleStatus("waiting", Message("idle.looks", "Sonata looks whether there is something to learn."))
+        self._status = IdleStatus(
+            "waiting", Message("idle.looks", "Sonata is checking whether there is something to learn.")
+        )
 
     @property
     def names(self) -> list[str]:
@@ -220,7 +222,7 @@ class IdleLearning:
         if self._policies() is None:
             return "waiting", Message("idle.no-memory", "The memory is not open.")
         if not any(self._is_on(loop) for loop in self._loops):
-            return "off", Message("idle.off", "Learning in idle times is switched off.")
+            return "off", Message("idle.off", "Learning in pauses is switched off.")
         if self._paused:
             return "paused", Message("idle.paused", "Learning is paused. What was learned so far is kept.")
         if self._battery is not None and not self._battery[1] and self._battery[0] < LOW_BATTERY:
@@ -259,7 +261,7 @@ class IdleLearning:
                 )
                 said.append(("waiting", begins, loop.name))
             elif 0 <= time.time() - float(str(self._value(LAST.format(loop.name), 0.0))) < loop.every:
-                later = Message("idle.just-learned", "Sonata has just learned; it goes on later.")
+                later = Message("idle.just-learned", "Sonata has just learned; it will continue later.")
                 said.append(("waiting", later, loop.name))
             else:
                 return loop

@@ -128,6 +128,8 @@ class Progress:
 
 
 def _spoken(seconds: float) -> Message:
+    if seconds < 1.5:
+        return Message("idle.second", "about a second")
     if seconds < 90:
-        return Message("idle.seconds", "about {count} seconds", count=max(round(seconds), 1))
+        return Message("idle.seconds", "about {count} seconds", count=round(seconds))
     return Message("idle.minutes", "about {count} minutes", count=round(seconds / 60))

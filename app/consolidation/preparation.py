@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from app.runtime import Runtime
 
 KNOWING = Message("training.knowing", "gets to know this model")
-LEARNING = Message("training.relearning", "learns for this model what you taught")
+LEARNING = Message("training.relearning", "learns what you taught for this model")
 
 
 class Preparation:

@@ -259,7 +259,7 @@ class ConsolidationService:
                 run,
                 verdict="refused",
                 why=Message(
-                    "training.lesson-taken-away", "A lesson was taken away meanwhile. What was there before stays."
+                    "training.lesson-taken-away", "A lesson was forgotten in the meantime. Everything stays as it was."
                 ),
                 recipe={},  # its result was not judged, so the same training may be done again
             )

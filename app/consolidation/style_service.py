@@ -129,7 +129,7 @@ class StyleService:
             return last.why
         return Message(
             "style.not-enough",
-            "It needs {enough} answers that you corrected or found good; there are {liked}.",
+            "It needs {enough} answers that you corrected or liked; so far there are {liked}.",
             enough=ENOUGH,
             liked=len(liked),
         )
@@ -363,8 +363,8 @@ def _verdict(figures: dict[str, float]) -> tuple[Message, bool]:
     harm = figures["text_after"] / figures["text_before"] - 1
     measured = Message(
         "style.measured",
-        "Nats a token of answers that it had not seen: {after}, {before} without it. "
-        "Perplexity of other texts: {harm}.",
+        "Nats per token on answers that it had not seen: {after}, {before} without it. Perplexity of other texts: "
+        "{harm}.",
         after=f"{after:.2f}",
         before=f"{before:.2f}",
         harm=f"{harm:+.1%}",
@@ -372,13 +372,13 @@ def _verdict(figures: dict[str, float]) -> tuple[Message, bool]:
     told = {"count": f"{figures['answers']:.0f}", "measured": measured}
     if harm > MOST_HARM:
         harms = Message(
-            "style.harms", "Learned from {count} answers and left out: it harms other texts. {measured}", **told
+            "style.harms", "Learned from {count} answers, but not used: it harms other texts. {measured}", **told
         )
         return harms, False
     if before - after < LEAST_GAIN:
         helps_too_little = Message(
             "style.helps-too-little",
-            "Learned from {count} answers and left out: it helps too little. {measured}",
+            "Learned from {count} answers, but not used: it helps too little. {measured}",
             **told,
         )
         return helps_too_little, False

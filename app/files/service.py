@@ -342,13 +342,13 @@ async def _check_cutting(name: str, text: str) -> None:
             count = sum([1 async for _ in _cut(text, name, MOST_CHUNKS + 1)])
     except TimeoutError:
         raise FileError(
-            "files.slow-to-cut", "{name} takes too long to cut into passages. Take a part of it.", name=name
+            "files.slow-to-cut", "{name} takes too long to cut into passages. Attach a part of it.", name=name
         ) from None
     if count > MOST_CHUNKS:
         raise FileError(
             "files.too-many-passages",
-            "{name} has too many small parts (pages, headings or rows): a file may have {most} "
-            "passages. Take a part of it.",
+            "{name} has too many small parts (pages, headings or rows): a file may have {most} passages. Attach a "
+            "part of it.",
             name=name,
             most=f"{MOST_CHUNKS:,}",
         )

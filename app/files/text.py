@@ -24,7 +24,8 @@ _KNOWN = (
     (
         b"%PDF-",
         Message(
-            "files.is-pdf", "Sonata's page reads PDF; here, run `pdftotext FILE.pdf` and take the text that it makes."
+            "files.is-pdf",
+            "Only Sonata's page reads PDF; here, run `pdftotext FILE.pdf` and attach the text file that it writes.",
         ),
     ),
     (
@@ -32,9 +33,9 @@ _KNOWN = (
         Message("files.is-archive", "It is an archive or an office document: save it as text, CSV or PDF."),
     ),
     (b"\xd0\xcf\x11\xe0", Message("files.is-office", "It is an office document: save it as text, CSV or PDF.")),
-    (b"\x89PNG", Message("files.is-picture", "Sonata reads no pictures.")),
-    (b"\xff\xd8\xff", Message("files.is-picture", "Sonata reads no pictures.")),
-    (b"GIF8", Message("files.is-picture", "Sonata reads no pictures.")),
+    (b"\x89PNG", Message("files.is-picture", "Sonata cannot read pictures.")),
+    (b"\xff\xd8\xff", Message("files.is-picture", "Sonata cannot read pictures.")),
+    (b"GIF8", Message("files.is-picture", "Sonata cannot read pictures.")),
     (b"GGUF", Message("files.is-model", "It is a model: open it in Settings, Model.")),
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
@@ -79,8 +80,8 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
         if type == PDF:
             raise FileError(
                 "files.no-letters",
-                "{name} has no text: its fonts do not say which letters they draw. Run a text "
-                "recognition (OCR) over it first.",
+                "{name} has no text: its fonts do not say which letters they draw. Run text recognition (OCR) on it "
+                "first.",
                 name=shown,
             )
         raise FileError(
@@ -92,14 +93,14 @@ def text_of(name: str, data: bytes, type: str = "") -> str:
         if type == PDF:
             raise FileError(
                 "files.only-pictures",
-                "{name} has no text: its pages are pictures. Run a text recognition (OCR) over it first.",
+                "{name} has no text: its pages are pictures. Run text recognition (OCR) on it first.",
                 name=shown,
             )
         raise FileError("files.empty", "{name} is empty.", name=shown)
     if len(text) > MOST_CHARACTERS:
         raise FileError(
             "files.too-long",
-            "{name} is too long: it has {length} characters, and a file may have {most}. Take a part.",
+            "{name} is too long: it has {length} characters, and a file may have {most}. Attach a part of it.",
             name=shown,
             length=f"{len(text):,}",
             most=f"{MOST_CHARACTERS:,}",
@@ -111,7 +112,7 @@ def too_large(shown: str, size: int) -> Message:
     """A sentence about a file of this size."""
     return Message(
         "files.too-large",
-        "{name} is too large: it has {size} MB, and a file may have 4 MB. Take a part of it.",
+        "{name} is too large: it has {size} MB, and a file may have 4 MB. Attach a part of it.",
         name=shown,
         size=f"{size / 1e6:,.1f}",
     )

@@ -67,7 +67,7 @@ def sampling_of(value: str) -> SamplingParams | None:
     names = ", ".join(sorted(_NAMES))
     refused = Message(
         "settings.which-sampling",
-        "Choose one of {presets}, or give some of {names} as JSON.",
+        "Choose one of {presets}, or give values for some of {names} as JSON.",
         presets=", ".join(("agent", *PRESETS)),
         names=names,
     )
@@ -81,7 +81,7 @@ def sampling_of(value: str) -> SamplingParams | None:
         return SamplingParams(**given)
     except (ValueError, TypeError) as error:
         raise StoreError(
-            "record", "settings.bad-sampling", "These settings of the answers cannot be used. {why}", why=error
+            "record", "settings.bad-sampling", "These settings cannot be used. {why}", why=error
         ) from error
 
 

@@ -49,9 +49,8 @@ class WithAdapters(ABC):
             return ""
         return Message(
             "learning.adapter-too-large",
-            "The adapter {name} is too large to be used together with what was trained in "
-            "pauses, which waits while you use it. The facts that you taught are answered as "
-            "before.",
+            "The adapter {name} is too large to be used together with what was trained in pauses, so that is left "
+            "out while you use it. The facts that you taught are answered as before.",
             name=self.adapter.name,
         )
 

@@ -53,7 +53,7 @@ async def begun_again(
     except ContextFullError:
         raise ContextFullError(
             "chat.no-room",
-            "There is no room to go on with this answer: it is as long as the model can read. Ask for the rest of it.",
+            "There is no room to continue this answer: it is as long as the model can read. Ask for the rest of it.",
         ) from None
     plain, _ = await window.fit(messages, forgotten, opening)
     said = "".join(part for part, _ in parts)

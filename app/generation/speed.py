@@ -41,7 +41,7 @@ async def measure_speed(model: Model, prompt_tokens: int, tokens: int, position:
     fit."""
     if max(prompt_tokens, position + tokens) > model.engine.context_length:
         raise ValueError(
-            f"The model has room for {model.engine.context_length} tokens: take fewer, or lower positions."
+            f"The model has room for {model.engine.context_length} tokens: choose fewer tokens, or a lower position."
         )
     async with _sequence(model) as deep:
         await _decode(model, deep, position, min(tokens, _WARM_UP_TOKENS))

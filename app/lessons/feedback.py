@@ -37,12 +37,12 @@ LEAST_QUALITY = 0.5
 """A lesson that falls to this quality is switched off: a new lesson at its second bad answer without a good one."""
 NOTHING_TOLD = Message(
     "feedback.nothing-to-remember",
-    "There is nothing to remember in this. Write a sentence, as: my dentist is Dr. Quill.",
+    "There is nothing to remember in this. Write a sentence such as: my dentist is Dr. Quill.",
 )
-OPENING = Message("learning.loading", "Sonata is still loading what it learns with. Try again in a moment.")
+OPENING = Message("learning.loading", "Sonata is still loading what it needs to learn. Try again in a moment.")
 UNKNOWN = Message(
     "feedback.unknown-answer",
-    "Nothing is known of how this answer came about, so it cannot be judged. Ask again, and judge the new answer.",
+    "Sonata does not know how this answer came about, so you cannot judge it. Ask again, and judge the new answer.",
 )
 
 Effect = Mapping[str, Any]

@@ -87,15 +87,15 @@ class LessonImprints:
         if tokens.longest > longest:
             raise LessonError(
                 "lessons.too-long",
-                "Question and answer are {length} tokens long; this model can learn {most}. Shorten them.",
+                "Question and answer are {length} tokens long; this model can learn at most {most}. Shorten them.",
                 length=f"{tokens.longest:,}",
                 most=f"{longest:,}",
             )
         if len(tokens.answer) > LONGEST_ANSWER:
             raise LessonError(
                 "lessons.long-answer",
-                "The answer is {length} tokens long; {most} can be learned. Shorten it, or "
-                "teach it in several lessons.",
+                "The answer is {length} tokens long; at most {most} can be learned. Shorten it, or teach it in "
+                "several lessons.",
                 length=f"{len(tokens.answer):,}",
                 most=f"{LONGEST_ANSWER:,}",
             )

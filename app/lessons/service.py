@@ -245,7 +245,7 @@ class LearningService:
             known = next((one for one in same if one.answer == answer), None)
             if edited is not None:
                 if known is not None and known.id != edited.id:
-                    raise LessonError("lessons.known", "You have taught exactly this already. Forget one of the two.")
+                    raise LessonError("lessons.known", "You have already taught exactly this. Forget one of the two.")
                 known = None
                 same = [edited, *(one for one in same if one.id != edited.id)]
             others = [one for one in same if one is not known]
@@ -334,18 +334,18 @@ class LearningService:
             return await self.memory.lessons.restore(lesson)
 
     async def relearn(
-        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, anew: bool = False,
+        self, on_progress: Callable[[int, int], None] = lambda done, total: None, *, again: bool = False,
         priority: Priority = Priority.BACKGROUND,
     ) -> int:  # fmt: skip
         """Make the imprints that this model (and this revision of its adapter) lacks. Returns their number.
 
-        anew: make all of them again. A lesson that is too long for this model is left out.
+        again: make all of them again. A lesson that is too long for this model is left out.
         """
         lessons = [one for one in await self.memory.lessons.all() if not one.replaced_by]
         made = 0
         for done, lesson in enumerate(lessons):
             on_progress(done, len(lessons))
-            if not anew and await self.imprints.kept(self.memory, lesson) is not None:
+            if not again and await self.imprints.kept(self.memory, lesson) is not None:
                 continue
             try:
                 tokens = await self.imprints.tokens(lesson)
@@ -400,13 +400,13 @@ class LearningService:
             raise
 
     async def _renew_vectors(self, lessons: Sequence[Lesson]) -> None:
-        anew = not self._names_embedder()
-        lessons = [one for one in lessons if anew or one.vector is None]
+        again = not self._names_embedder()
+        lessons = [one for one in lessons if again or one.vector is None]
         if lessons:
             meanings = await self.embedder.meanings([one.question for one in lessons])
             for one, meaning in zip(lessons, meanings, strict=True):
                 await self.memory.lessons.edit(one.id, vector=meaning.vector)
-        if anew and lessons:  # named last: if this is interrupted, all are embedded again
+        if again and lessons:  # named last: if this is interrupted, all are embedded again
             await self._name_embedder()
 
     def _names_embedder(self) -> bool:

@@ -97,27 +97,27 @@ _KNOWN: Mapping[str, _Known] = {
     ),
     SAMPLING_POLICY: _Known(
         Message("policy.sampling.title", "How answers are drawn"),
-        Message("policy.sampling.about", "agent, precise, balanced, varied, or fields of the sampling as JSON."),
+        Message("policy.sampling.about", "agent, precise, balanced or varied, or sampling settings as JSON."),
         str,
     ),
     LONGEST_POLICY: _Known(
         Message("policy.max-tokens.title", "The longest answer"),
-        Message("policy.max-tokens.about", "In tokens, beside the agents' own limits."),
+        Message("policy.max-tokens.about", "In tokens. The agents' own limits apply, too."),
         str,
     ),
     INSTANT_POLICY: _Known(
         Message("policy.imprints.title", "Learning at once"),
-        Message("policy.imprints.about", "Whether what you teach answers."),
+        Message("policy.imprints.about", "Whether what you teach is used in answers."),
         _on,
     ),
     READING_POLICY: _Known(
         Message("policy.reading.title", "Learning by reading"),
-        Message("policy.reading.about", "Whether the model reads facts where the gate is not sure."),
+        Message("policy.reading.about", "Whether the model reads facts if the gate is not sure."),
         _on,
     ),
     BACKGROUND_POLICY: _Known(
         Message("policy.training.title", "Learning by training"),
-        Message("policy.training.about", "Whether the model is trained in pauses, and uses it."),
+        Message("policy.training.about", "Whether the model is trained in pauses, and the result is used."),
         _on,
     ),
     EXACT_POLICY: _Known(
@@ -137,7 +137,7 @@ _KNOWN: Mapping[str, _Known] = {
     ),
     "learning.deep": _Known(
         Message("policy.experience.title", "Learning from experience"),
-        Message("policy.experience.about", "Whether answers are looked at together in pauses."),
+        Message("policy.experience.about", "Whether Sonata looks at many answers together in pauses."),
         _on,
     ),
     "learning.style": _Known(
@@ -146,23 +146,23 @@ _KNOWN: Mapping[str, _Known] = {
         _on,
     ),
     THRESHOLD_POLICY: _Known(
-        Message("policy.gate.title", "From when on a fact answers"),
+        Message("policy.gate.title", "When a fact answers"),
         Message(
             "policy.gate.about",
-            "How sure the gate must be that a message asks for a fact. Fitted to what you said of answers.",
+            "How sure the gate must be that a message asks for a fact. Fitted to your feedback on answers.",
         ),
         _opening,
         _from_judged,
     ),
     REPORT_POLICY: _Known(
-        Message("policy.deep-loop.title", "The last look at all answers"),
+        Message("policy.deep-loop.title", "The last review of all answers"),
         Message("policy.deep-loop.about", "What it found is in Learned, Learning."),
         _nothing,
         can_edit=False,
     ),
     UNTIL_POLICY: _Known(
-        Message("policy.seen-until.title", "Answers looked at so far"),
-        Message("policy.seen-until.about", "Up to this time; newer ones are new."),
+        Message("policy.seen-until.title", "Answers reviewed so far"),
+        Message("policy.seen-until.about", "Up to this time; later answers are new."),
         _nothing,
         is_time=True,
         can_edit=False,
@@ -175,18 +175,18 @@ _KNOWN: Mapping[str, _Known] = {
             can_edit=False,
         )
         for loop, title in (
-            ("deep", Message("policy.deep-loops.title", "Looks at all answers")),
+            ("deep", Message("policy.deep-loops.title", "Reviews of all answers")),
             ("style", Message("policy.style-trainings.title", "Trainings of your style")),
         )
     },
     LESSONS_EMBEDDER: _Known(
-        Message("policy.facts-embedder.title", "What searches among facts"),
+        Message("policy.facts-embedder.title", "The model that searches facts"),
         Message("policy.facts-embedder.about", "Names the model that made the facts' vectors."),
         _nothing,
         can_edit=False,
     ),
     EMBEDDER_POLICY: _Known(
-        Message("policy.patterns-embedder.title", "What searches among routes"),
+        Message("policy.patterns-embedder.title", "The model that searches routes"),
         Message("policy.patterns-embedder.about", "Names the model that made the patterns' vectors."),
         _nothing,
         can_edit=False,
@@ -200,9 +200,9 @@ _KNOWN: Mapping[str, _Known] = {
     **{
         LAST.format(loop): _Known(title, "", _nothing, is_time=True, can_edit=False)
         for loop, title in (
-            ("background", Message("policy.last-training.title", "When a training was last done")),
-            ("deep", Message("policy.last-deep-loop.title", "When a look at all answers was last done")),
-            ("style", Message("policy.last-style.title", "When a training of your style was last done")),
+            ("background", Message("policy.last-training.title", "When the model was last trained")),
+            ("deep", Message("policy.last-deep-loop.title", "When all answers were last reviewed")),
+            ("style", Message("policy.last-style.title", "When your style was last trained")),
         )
     },
 }

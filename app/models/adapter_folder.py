@@ -66,8 +66,8 @@ class AdapterFolder:
         names = ", ".join(kept.name for kept in self.adapters()) or "none"
         raise AdapterError(
             "adapter.folder-none",
-            "There is no file {name}. No adapter of this name is kept either ({names} are); "
-            "`sonata adapters import FILE` keeps one.",
+            "No file or kept adapter is called {name}. Kept adapters: {names}. `sonata adapters import FILE` keeps "
+            "one.",
             name=name,
             names=names,
         )
@@ -133,7 +133,7 @@ def files_at(path: Path) -> dict[str, bytes]:
         if missing := [one.name for one in found if not one.is_file()]:
             raise AdapterError(
                 "adapter.folder-lacks",
-                "The folder {path} has no {missing}: choose the folder of an adapter from PEFT.",
+                "The folder {path} has no {missing}: choose the folder of a PEFT adapter.",
                 path=path,
                 missing=missing[0],
             )
@@ -144,7 +144,7 @@ def files_at(path: Path) -> dict[str, bytes]:
         if (size := one.stat().st_size) > MAX_ADAPTER_BYTES:
             raise AdapterError(
                 "adapter.folder-too-large",
-                "{name} has {size} GB, which no adapter has. Choose another file.",
+                "{name} has {size} GB, more than any adapter. Choose another file.",
                 name=one,
                 size=f"{size / 1000000000.0:.1f}",
             )
@@ -216,7 +216,7 @@ def _name_anew(part: Path, path: Path) -> None:
 
 
 def _exists(name: str) -> AdapterError:
-    return AdapterError("adapter.taken", "There is a {name} already: choose another name, or --replace it.", name=name)
+    return AdapterError("adapter.taken", "{name} exists already: choose another name, or use --replace.", name=name)
 
 
 @contextlib.contextmanager

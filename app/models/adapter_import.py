@@ -43,8 +43,8 @@ def adapter_of_files(files: Mapping[str, bytes], base: BaseModel, name: str = ""
     if len(weights) != 1 or len(configs) > 1:
         raise AdapterError(
             "adapter.which-files",
-            "An adapter is one file (.safetensors or .gguf), or {weights} and {config}; these "
-            "are {files}. Choose the files of one adapter.",
+            "An adapter is one file (.safetensors or .gguf), or {weights} and {config}, but these are {files}. "
+            "Choose the files of one adapter.",
             weights=WEIGHTS_FILE,
             config=CONFIG_FILE,
             files=", ".join(map(shown, files)) or "none",
@@ -70,8 +70,8 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise AdapterError(
             "adapter.bad-name",
-            "{name} is no name for an adapter: use up to 60 small letters, digits, dots, - and "
-            "_, with a letter or a digit at both ends.",
+            "{name} cannot be the name of an adapter: use up to 60 lower-case letters, digits, dots, - and _, with a "
+            "letter or a digit at both ends.",
             name=shown(name),
         )
     return name

@@ -113,8 +113,8 @@ class ModelCache:
             return model.path
         kept = ", ".join(model.name for model in self.models()) or "none"
         raise CacheError(
-            f"There is no file {name}. No model of this name is kept either ({kept} are); "
-            "`sonata models list` shows those that can be downloaded."
+            f"No file or kept model is called {name}. Kept models: {kept}. "
+            "`sonata models list` shows what can be downloaded."
         )
 
     def new_name(self, title: str) -> str:
@@ -186,7 +186,7 @@ class ModelCache:
         for path in self._files(found):
             path.unlink()
         if not freed:
-            raise CacheError(f"No model {name} is kept: `sonata models list` shows those that are.")
+            raise CacheError(f"No model {name} is kept: `sonata models list` shows the ones that are.")
         return found, freed
 
     def discard_part(self, name: str) -> None:
@@ -217,9 +217,11 @@ class ModelCache:
         """The name in lower case. Raises CacheError if it is invalid or belongs to another model."""
         wanted = name.lower()
         if not _NAME.fullmatch(wanted) or parts_of(f"{wanted}.gguf"):
-            raise CacheError(f"{shown(name)} is no name for a model: use letters, digits, dots, - and _.")
+            raise CacheError(f"{shown(name)} cannot be the name of a model: use letters, digits, dots, - and _.")
         if any(model.name == wanted for model in self.models()):
-            raise CacheError(f"There is a model {wanted} already: choose another name, or `sonata models rm {wanted}`.")
+            raise CacheError(
+                f"There is already a model {wanted}: choose another name, or run `sonata models rm {wanted}`."
+            )
         return wanted
 
     def part_path(self, name: str) -> Path:

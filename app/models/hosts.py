@@ -28,7 +28,7 @@ class Hosts:
         for entry in self.entries:
             if not (_LOCAL.fullmatch(entry) or (_HOST.fullmatch(entry) and "." in entry.lstrip("*."))):
                 raise HostError(
-                    f"{shown(entry)} is no host that models could come from: "
+                    f"{shown(entry)} is not a host that models can come from: "
                     'write it like "huggingface.co" or "*.hf.co".'
                 )
 

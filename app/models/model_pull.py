@@ -89,7 +89,7 @@ def wanted_model(catalog: Catalog, cache: ModelCache, text: str, name: str | Non
     if not on_hub:
         names = ", ".join(entry.name for entry in catalog.entries)
         raise PullError(
-            f"{shown(text)} is no model that Sonata knows. Choose one of {names}, "
+            f"Sonata knows no model {shown(text)}. Choose one of {names}, "
             "or give OWNER/REPOSITORY/FILE.gguf on the hub, or an address."
         )
     file = unquote(on_hub[2])
@@ -188,7 +188,7 @@ def _bring(
         cache.discard_part(wanted.name)
         raise PullError(
             f"What came from {urlsplit(wanted.url).netloc} is not the file that the hub lists: its sha256 is "
-            f"{sha256[:16]}..., not {str(wanted.sha256)[:16]}... It was thrown away. Try again later."
+            f"{sha256[:16]}..., not {str(wanted.sha256)[:16]}... It was deleted. Try again later."
         )
     return sha256
 
@@ -218,11 +218,9 @@ def _complete(
             on_progress(have, total)
             for chunk in reply.chunks():
                 if have + len(chunk) > (total or MOST_BYTES):
-                    raise PullError(
-                        f"{wanted.url} is longer than it should be, so it is not the file that was asked for."
-                    )
+                    raise PullError(f"{wanted.url} is longer than it should be, so it is not the file you asked for.")
                 if have == 0 and not chunk.startswith(b"GGUF"[: len(chunk)]):
-                    raise PullError(f"{wanted.url} is no GGUF file. Choose a file that ends in .gguf.")
+                    raise PullError(f"{wanted.url} is not a GGUF file. Choose a file that ends in .gguf.")
                 file.write(chunk)
                 state.update(chunk)
                 have += len(chunk)
@@ -240,7 +238,7 @@ def _complete(
             if failures >= (PATIENCE if have else 2):
                 raise PullError(
                     f"{wanted.name} could not be downloaded: {error}. {have / 1e6:.1f} MB are kept: "
-                    "the same command goes on from there."
+                    "the same command continues from there."
                 ) from error
             pause(min(0.5 * 2**failures, 10.0))
         except SourceError as error:

@@ -53,8 +53,7 @@ PAGES = "sonata-pages"
 """The database of what the model has read (app/chat/context_store.py)."""
 LOST = Message(
     "memory.thrown-away",
-    "The browser found Sonata's memory damaged and threw it away. If you have an export, import "
-    "it in Settings, Storage.",
+    "The browser found Sonata's memory damaged and deleted it. If you have an export, import it in Settings, Storage.",
 )
 
 

@@ -39,4 +39,4 @@ async def counts(store: Store) -> dict[str, int]:
 
 def counted(kind: str, number: int) -> str:
     """ "1 policy", "1,200 recorded answers" """
-    return f"{number:,} {KINDS[kind].nouns[number != 1]}"
+    return f"{number:,} {KINDS[kind].noun(number)}"

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
+from py_core.messages import Message
 from py_core.store import field_checks as checks
 from py_core.store.errors import StoreError
 from py_core.store.field_checks import LARGEST_INTEGER
@@ -30,7 +31,14 @@ OFF_AT_FIRST = frozenset({"learning.style"})
 """Switches that are off until the user turns them on."""
 
 Value = bool | int | float | str | list[float]
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list of numbers"}
+_KINDS = {
+    bool: Message("policies.bool", "true or false"),
+    int: Message("policies.whole-number", "a whole number"),
+    float: Message("policies.number", "a number"),
+    str: Message("policies.text", "text"),
+    list: Message("policies.list", "a list of numbers"),
+}
+_OTHER = Message("policies.other", "something else")
 V = TypeVar("V", bool, int, float, str, list[float])
 
 
@@ -107,7 +115,7 @@ class Policies:
         if before is not None and isinstance(before.value, float) and type(value) is int:
             value = float(value)  # JavaScript writes 1.0 as 1
         if before is not None and type(before.value) is not type(value):
-            held, given = (_KINDS.get(type(each), "something else") for each in (before.value, value))
+            held, given = (_KINDS.get(type(each), _OTHER) for each in (before.value, value))
             raise StoreError(
                 "record",
                 "policies.other-kind",

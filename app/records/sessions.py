@@ -147,7 +147,7 @@ class Sessions:
         """Show the branch of a turn, to its newest turn. Raises StoreError("record") if there is no such turn."""
         branches = await self.branches(id)
         if number not in branches:
-            raise StoreError("record", "chat.message-gone", "This message is not in this conversation any more.")
+            raise StoreError("record", "chat.message-gone", "This message is no longer in this conversation.")
         return await self.edit(id, leaf=branches.newest_below(number))
 
     async def delete(self, *ids: str) -> list[Record]:
@@ -224,7 +224,7 @@ class Sessions:
         place = session.leaf if after == "leaf" else after
         if place is not None and not 0 <= place < first:
             raise StoreError(
-                "record", "chat.parent-gone", "The message that this follows is not in this conversation any more."
+                "record", "chat.parent-gone", "The message before this one is no longer in this conversation."
             )
         said = [replace(turn, number=first + n, after=first + n - 1 if n else place) for n, turn in enumerate(turns)]
         changed = replace(changed, turns=first + len(said), leaf=said[-1].number)

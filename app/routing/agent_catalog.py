@@ -113,14 +113,14 @@ def add_agent(shipped: Sequence[Fields], changes: Changes, agent: Fields) -> dic
     if added.id in hidden:
         raise AgentError(
             "agents.removed-id",
-            "There is a removed agent {id}: restore it, or choose another id.",
+            "An agent {id} was removed: restore it, or choose another id.",
             id=shown(added.id),
             field="id",
         )
     if any(added.id == entry["id"] for entry in shipped) or added.id in edited:
         raise AgentError(
             "agents.taken-id",
-            "There is an agent {id} already: edit it, or choose another id.",
+            "There is already an agent {id}: edit it, or choose another id.",
             id=shown(added.id),
             field="id",
         )
@@ -178,7 +178,7 @@ def reset_agent(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> d
     if _shipped(shipped, agent_id) is None:
         raise AgentError(
             "agents.not-shipped",
-            "Agent {id} is not a shipped one, so there is nothing to go back to.",
+            "Agent {id} did not come with Sonata, so there is no original to go back to.",
             id=shown(agent_id),
         )
     return {"agents": {id_: fields for id_, fields in edited.items() if id_ != agent_id}, "hidden": hidden}
@@ -225,5 +225,8 @@ def _require(shipped: Sequence[Fields], changes: Changes, agent_id: str) -> None
     known = [agent.id for agent in current_agents(shipped, changes)]
     if agent_id not in known:
         raise AgentError(
-            "agents.unknown", "There is no agent {id}; there are {known}.", id=shown(agent_id), known=", ".join(known)
+            "agents.unknown",
+            "There is no agent {id}. The agents are {known}.",
+            id=shown(agent_id),
+            known=", ".join(known),
         )

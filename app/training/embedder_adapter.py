@@ -307,7 +307,7 @@ def main() -> None:
     parser.add_argument("--examples", type=Path, default=ROOT / "app" / "routing" / "agents" / "examples")
     parser.add_argument("--output", type=Path, default=EMBEDDER_ADAPTER)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
-    parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only so many parts")
+    parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only this many parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
     parser.add_argument("--fold-vectors", type=Path, metavar="FILE.npy", help="for app.training.router")
     parser.add_argument("--device", default="cpu")

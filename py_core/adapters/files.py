@@ -63,7 +63,7 @@ def read_adapter(
     if len(data) > MAX_ADAPTER_BYTES:
         raise AdapterError(
             "adapter.long-file",
-            "The file has {length} bytes, and no adapter has over {most}: choose another.",
+            "The file has {length} bytes, and no adapter has more than {most}: choose another file.",
             length=len(data),
             most=MAX_ADAPTER_BYTES,
         )
@@ -88,8 +88,8 @@ def read_adapter(
         if details.architecture != config.architecture:
             raise AdapterError(
                 "adapter.other-architecture-named",
-                "The adapter {name} is for a model of {theirs}, and this is one of {ours}: "
-                "choose the model that it was made for, or another adapter.",
+                "The adapter {name} is for a model of {theirs}, but this is one of {ours}: choose the model that "
+                "it was made for, or another adapter.",
                 name=shown(details.name),
                 theirs=shown(details.architecture),
                 ours=config.architecture,
@@ -99,8 +99,7 @@ def read_adapter(
     if peft_config is None:
         raise AdapterError(
             "adapter.not-ours-peft",
-            "The file is no adapter of Sonata's own. If it is {weights} from PEFT, give the "
-            "folder in which it lies with {config}.",
+            "Sonata did not write this file. If it is {weights} from PEFT, give the folder that also has {config}.",
             weights=WEIGHTS_FILE,
             config=CONFIG_FILE,
         )
@@ -120,7 +119,7 @@ def read_details(data: bytes | memoryview) -> AdapterDetails:
     except SafetensorsError as error:
         raise AdapterError(error.message) from error
     if _MARK not in texts:
-        raise AdapterError("adapter.not-ours", "The file is no adapter of Sonata's own: import it first.")
+        raise AdapterError("adapter.not-ours", "Sonata did not write this adapter: import it first.")
     return _details(stored, texts)
 
 
@@ -162,7 +161,8 @@ def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> Ada
     if texts[_MARK] != _VERSION:
         raise AdapterError(
             "adapter.other-layout",
-            "The adapter has the layout {theirs}; this Sonata reads {ours}. Update it, or write the adapter again.",
+            "The adapter has layout {theirs}, but this Sonata reads layout {ours}. Update Sonata, or write "
+            "the adapter again.",
             theirs=shown(texts[_MARK]),
             ours=_VERSION,
         )
@@ -172,7 +172,7 @@ def _details(stored: Mapping[str, StoredArray], texts: Mapping[str, str]) -> Ada
         metadata = None
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise AdapterError(
-            "adapter.damaged-metadata", "The adapter's metadata are no texts: it is damaged. Download it again."
+            "adapter.damaged-metadata", "The adapter's metadata are not text: it is damaged. Download it again."
         )
     ranks = [one.shape[0] for name, one in stored.items() if name.endswith(".lora_A.weight") and one.shape]
     return AdapterDetails(

@@ -35,15 +35,15 @@ def read_gguf_lora(data: bytes | memoryview, layout: AdapterLayout) -> tuple[dic
         if not found:
             raise AdapterError(
                 "adapter.no-lora-tensor",
-                "The adapter has the tensor {name}, which is none of LoRA: Sonata applies "
-                "plain LoRA only. Choose another adapter.",
+                "The adapter has the tensor {name}, which does not belong to LoRA; Sonata applies only plain "
+                "LoRA. Choose another adapter.",
                 name=shown(name),
             )
         if found[1] not in layout.places and found[1] not in layout.whole:
             raise AdapterError(
                 "adapter.no-block-linear",
-                "The adapter changes {name}, which this model does not have as a linear of a "
-                "block. Choose the model that it was made for, or another adapter.",
+                "The adapter changes {name}, which is not a linear of this model's blocks. Choose the model that "
+                "it was made for, or another adapter.",
                 name=shown(found[1]),
             )
         halves.setdefault(found[1], {})[found[2]] = info
@@ -74,7 +74,7 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
     if not _says(kind, "adapter"):
         raise AdapterError(
             "adapter.gguf-no-adapter",
-            "This GGUF file is no adapter (its general.type is {kind}): choose another file.",
+            "This GGUF file is not an adapter (its general.type is {kind}): choose another file.",
             kind=shown(kind),
         )
     if not _says(values.get("adapter.type"), "lora"):
@@ -86,16 +86,16 @@ def _alpha(header: GGUFHeader, architecture: str) -> float:
     if not _says(values.get("general.architecture"), architecture):
         raise AdapterError(
             "adapter.other-architecture",
-            "The adapter is for a model of {theirs}, and this is one of {ours}: choose the "
-            "model that it was made for, or another adapter.",
+            "The adapter is for a model of {theirs}, but this is one of {ours}: choose the model that it was "
+            "made for, or another adapter.",
             theirs=shown(values.get("general.architecture")),
             ours=architecture,
         )
     if "adapter.alora.invocation_tokens" in values:
         raise AdapterError(
             "adapter.activated",
-            "The adapter is an activated LoRA, which begins at certain tokens: Sonata applies "
-            "plain LoRA only. Choose another adapter.",
+            "The adapter is an activated LoRA, which begins at certain tokens, but Sonata applies only plain "
+            "LoRA. Choose another adapter.",
         )
     alpha = values.get("adapter.lora.alpha", 0.0)
     if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= MAX_ADAPTER_SCALE:

@@ -111,9 +111,8 @@ def _check_matrices(adapter: HeadAdapter, hidden_size: int) -> None:
     if adapter.a.shape != (rank, hidden_size) or adapter.b.shape != (hidden_size, rank):
         raise AdapterError(
             "adapter.head-shapes",
-            "An adapter at the head's input has matrices of {a} and {b}; this model takes "
-            "(rank, {size}) and ({size}, rank). It was made for another model: choose that "
-            "one.",
+            "An adapter at the head's input has matrices of {a} and {b}; this model needs (rank, {size}) and "
+            "({size}, rank). It was made for another model: choose that one.",
             a=adapter.a.shape,
             b=adapter.b.shape,
             size=hidden_size,
@@ -121,7 +120,7 @@ def _check_matrices(adapter: HeadAdapter, hidden_size: int) -> None:
     if not 1 <= rank <= MAX_HEAD_RANK:
         raise AdapterError(
             "adapter.head-rank",
-            "An adapter at the head's input has rank {rank}; ranks of 1 to {most} can be used. Make a smaller one.",
+            "An adapter at the head's input has rank {rank}; it may have 1 to {most}. Make a smaller one.",
             rank=rank,
             most=MAX_HEAD_RANK,
         )
@@ -133,8 +132,8 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
     if adapter.states.shape != (n, hidden_size) or adapter.tokens.shape != (n,):
         raise AdapterError(
             "adapter.neighbours-shapes",
-            "An adapter of neighbours has states of {states} and tokens of {tokens}; this "
-            "model takes (n, {size}) and (n,). It was made for another model: choose that one.",
+            "An adapter of neighbours has states of {states} and tokens of {tokens}; this model needs (n, "
+            "{size}) and (n,). It was made for another model: choose that one.",
             states=adapter.states.shape,
             tokens=adapter.tokens.shape,
             size=hidden_size,
@@ -142,7 +141,7 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
     if not 1 <= n <= MAX_NEIGHBOURS:
         raise AdapterError(
             "adapter.neighbours-many",
-            "An adapter of neighbours has {count} states; 1 to {most} can be used. Keep fewer.",
+            "An adapter of neighbours has {count} states; it may have 1 to {most}. Keep fewer.",
             count=n,
             most=MAX_NEIGHBOURS,
         )
@@ -158,19 +157,19 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
     ):
         raise AdapterError(
             "adapter.neighbours-token",
-            "A token of an adapter of neighbours is outside of 0..{last}. Make it anew.",
+            "A token of an adapter of neighbours is outside 0..{last}. Make the adapter again.",
             last=vocab_size - 1,
         )
     if not 0 < adapter.lambda_ < 1:
         raise AdapterError(
             "adapter.neighbours-lambda",
-            "lambda_ is {value}, but must be over 0 and under 1: the neighbours' share.",
+            "lambda_, the neighbours' share, is {value}, but must be between 0 and 1.",
             value=adapter.lambda_,
         )
     if not -1 <= adapter.tau <= 1:
         raise AdapterError(
             "adapter.neighbours-tau",
-            "tau is {value}, but must be from -1 (always open) to 1: a cosine.",
+            "tau, a cosine, is {value}, but must be from -1 (always open) to 1.",
             value=adapter.tau,
         )
     if not 1e-3 <= adapter.temperature <= 1e3:
@@ -184,5 +183,5 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
 def _check_finite(*arrays: np.ndarray) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
         raise AdapterError(
-            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it anew."
+            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it again."
         )

@@ -86,8 +86,8 @@ class AdapterLayout:
             if tensor not in tensors:
                 raise AdapterError(
                     "adapter.no-linear",
-                    "The adapter changes {name}, which this model does not have as a linear: "
-                    "choose the model that it was made for.",
+                    "The adapter changes {name}, which is not a linear of this model: choose the model that it was "
+                    "made for.",
                     name=shown(tensor),
                 )
             found.update(_split(pair, tensors[tensor]))
@@ -150,7 +150,8 @@ def check_shapes(name: str, place: Place, a: tuple[int, ...], b: tuple[int, ...]
     if a[0] > MAX_ADAPTER_RANK:
         raise AdapterError(
             "adapter.high-rank",
-            "The adapter has rank {rank} for {name}, and no adapter has over {most}: it is damaged. Download it again.",
+            "The adapter has rank {rank} for {name}, and no adapter has more than {most}: it is damaged. "
+            "Download it again.",
             rank=a[0],
             name=shown(name),
             most=MAX_ADAPTER_RANK,

@@ -71,8 +71,8 @@ def check_base(adapter: LoraAdapter, sha256: str) -> None:
         title = adapter.metadata.get(BASE_TITLE, "")
         raise AdapterError(
             "adapter.other-model",
-            "The adapter {name} was made for another model than this one: for {title} with the "
-            "sha256 {theirs}..., and this is {ours}. Choose that model, or another adapter.",
+            "The adapter {name} was made for another model: for {title} with the sha256 {theirs}..., and "
+            "this one has {ours}. Choose that model, or another adapter.",
             name=shown(adapter.name),
             title=one_line(title) or "a file",
             theirs=adapter.base_sha256[:12],
@@ -93,8 +93,8 @@ def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
         if name not in linears:
             raise AdapterError(
                 "adapter.no-linear-named",
-                "The adapter {name} changes {tensor}, which this model does not have as a "
-                "linear. It was made for another model: choose that one, or another adapter.",
+                "The adapter {name} changes {tensor}, which is not a linear of this model. It was made for "
+                "another model: choose that one, or another adapter.",
                 name=shown(adapter.name),
                 tensor=shown(name),
             )
@@ -115,8 +115,8 @@ def check_adapter(adapter: LoraAdapter, graph: Graph) -> None:
         if not 1 <= pair.rank <= MAX_RANK:
             raise AdapterError(
                 "adapter.rank-named",
-                "The adapter {name} has rank {rank} for {tensor}; ranks of 1 to {most} can be "
-                "used. `sonata adapters import --rank {most}` makes a smaller one of it.",
+                "The adapter {name} has rank {rank} for {tensor}; it may have 1 to {most}. `sonata adapters "
+                "import --rank {most}` makes it smaller.",
                 name=shown(adapter.name),
                 rank=pair.rank,
                 tensor=shown(name),

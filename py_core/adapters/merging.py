@@ -75,7 +75,7 @@ def merge(
     if method not in METHODS:
         raise AdapterError(
             "adapter.merge-method",
-            "There is no method {method} of merging: choose one of {methods}.",
+            "There is no merge method {method}: choose one of {methods}.",
             method=shown(method),
             methods=", ".join(METHODS),
         )
@@ -85,7 +85,7 @@ def merge(
     if not 0 < density <= 1:
         raise AdapterError(
             "adapter.merge-density",
-            "A density of {density} keeps nothing or too much: choose one over 0 and at most 1.",
+            "A density of {density} keeps nothing or too much: choose one above 0 and at most 1.",
             density=density,
         )
     shares = [weight / sum(given) for weight in given] if chosen.normalized else given
@@ -108,7 +108,7 @@ def _pairs(tensor: str, adapters: Sequence[LoraAdapter]) -> Pairs:
     if len({(len(pair.b), pair.a.shape[1]) for pair in pairs if pair}) > 1:
         raise AdapterError(
             "adapter.merge-shapes",
-            "The adapters change {tensor} of different shapes: they are of different models.",
+            "The adapters have different shapes for {tensor}: they were made for different models.",
             tensor=shown(tensor),
         )
     return pairs
@@ -119,7 +119,7 @@ def _check(method: str, chosen: Method, adapters: Sequence[LoraAdapter], weights
         wanted = "two" if chosen.adapters else "two or more"
         raise AdapterError(
             "adapter.merge-count",
-            "{method} merges {wanted} adapters, and there {are}.",
+            "{method} merges {wanted} adapters, but there {are}.",
             method=method,
             wanted=wanted,
             are=_are(len(adapters)),
@@ -139,7 +139,7 @@ def _check(method: str, chosen: Method, adapters: Sequence[LoraAdapter], weights
         kind = "over 0" if chosen.positive else "finite"
         raise AdapterError(
             "adapter.merge-kind",
-            "The weights {weights} are not all {kind}, as {method} needs them.",
+            "{method} needs weights that are all {kind}, but these are {weights}.",
             weights=shown(list(weights)),
             kind=kind,
             method=method,
@@ -147,7 +147,7 @@ def _check(method: str, chosen: Method, adapters: Sequence[LoraAdapter], weights
     if chosen.normalized and abs(sum(weights)) < 1e-6:
         raise AdapterError(
             "adapter.merge-nothing",
-            "The weights {weights} add up to nothing, and {method} divides by their sum.",
+            "The weights {weights} add up to 0, but {method} divides by their sum: choose other weights.",
             weights=shown(list(weights)),
             method=method,
         )

@@ -43,9 +43,8 @@ class ParameterLayout:
             if name not in self.slots or pair.rank > self.rank:
                 raise AdapterError(
                     "adapter.not-trained",
-                    "The adapter {name} has a pair of rank {rank} for {tensor}, which is not "
-                    "among what is trained at rank {wanted}. Train with its linears and its "
-                    "rank.",
+                    "The adapter {name} has a pair of rank {rank} for {tensor}, which this training at rank {wanted} "
+                    "does not change. Train with the adapter's linears and rank.",
                     name=adapter.name,
                     rank=pair.rank,
                     tensor=name,

@@ -35,17 +35,23 @@ _MLX = ("fine_tune_type", "lora_parameters")
 """Settings in the adapter_config.json of mlx-lm."""
 _TYPES = ("F32", "F16", "BF16", "F64")
 
+_NOT_JSON = Message("peft.no-json", "it is not a JSON object")
+_DORA = Message("peft.dora", "DoRA, which also scales the weights")
+_MODULES = Message("peft.modules", "whole modules besides LoRA (modules_to_save)")
+_BIASES = Message("peft.biases", "trained biases")
 _UNSUPPORTED = {
-    "use_dora": "DoRA, which also scales the weights",
-    "lora_bias": "biases of LoRA",
-    "modules_to_save": "whole modules besides LoRA (modules_to_save)",
-    "trainable_token_indices": "embeddings of tokens (trainable_token_indices)",
-    "target_parameters": "parameters of experts (target_parameters)",
-    "layer_replication": "layers that are repeated (layer_replication)",
-    "alora_invocation_tokens": "activated LoRA, which begins at certain tokens (alora_invocation_tokens)",
-    "arrow_config": "Arrow, which mixes several adapters",
-    "kasa_config": "KaSA, which changes the base's weights",
-    "monteclora_config": "MonteCLoRA, which draws from several adapters",
+    "use_dora": _DORA,
+    "lora_bias": Message("peft.lora-bias", "biases of LoRA"),
+    "modules_to_save": _MODULES,
+    "trainable_token_indices": Message("peft.tokens", "embeddings of tokens (trainable_token_indices)"),
+    "target_parameters": Message("peft.experts", "parameters of experts (target_parameters)"),
+    "layer_replication": Message("peft.layers", "repeated layers (layer_replication)"),
+    "alora_invocation_tokens": Message(
+        "peft.activated", "activated LoRA, which begins at certain tokens (alora_invocation_tokens)"
+    ),
+    "arrow_config": Message("peft.arrow", "Arrow, which mixes several adapters"),
+    "kasa_config": Message("peft.kasa", "KaSA, which changes the base's weights"),
+    "monteclora_config": Message("peft.monteclora", "MonteCLoRA, which draws from several adapters"),
 }
 """Settings that change an adapter's effect, with their names for a sentence."""
 
@@ -59,13 +65,20 @@ _PATTERN = re.compile(r"\^?(?:[\w.]|\\\.|\\d\+?|\.\*|\((?:\?:)?[\w|.\\]*\))*\$?"
 def read_config(data: bytes | memoryview) -> dict[str, Any]:
     """Parse adapter_config.json. Raises AdapterError if it is invalid, or asks for what Sonata does not support."""
     if len(data) > MAX_ADAPTER_CONFIG_BYTES:
-        raise _damaged(f"it has {len(data)} bytes, and none has over {MAX_ADAPTER_CONFIG_BYTES}")
+        raise _damaged(
+            Message(
+                "peft.config-size",
+                "it has {size} bytes, and none has more than {most}",
+                size=len(data),
+                most=MAX_ADAPTER_CONFIG_BYTES,
+            )
+        )
     try:
         config = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
-        raise _damaged("it is no JSON") from error
+        raise _damaged(_NOT_JSON) from error
     if not isinstance(config, dict):
-        raise _damaged("it is no JSON object")
+        raise _damaged(_NOT_JSON)
     if "peft_type" not in config and any(key in config for key in _MLX):
         raise _of_mlx()
     if config.get("peft_type") != "LORA":
@@ -79,9 +92,11 @@ def read_config(data: bytes | memoryview) -> dict[str, Any]:
             continue
         unknown = key.startswith("use_") and key not in ("use_rslora",)
         if key in _UNSUPPORTED or unknown:
-            raise _unsupported(_UNSUPPORTED.get(key, f"{one_line(key)}, a variant of LoRA"))
+            raise _unsupported(
+                _UNSUPPORTED.get(key, Message("peft.variant", "{key}, a variant of LoRA", key=one_line(key)))
+            )
     if config.get("bias") not in (None, "none"):
-        raise _unsupported(f"trained biases (bias = {shown(config['bias'])})")
+        raise _unsupported(Message("peft.bias", "trained biases (bias = {bias})", bias=shown(config["bias"])))
     begun = config.get("init_lora_weights")
     if isinstance(begun, str) and begun.lower().startswith(_NEW_BASE):
         raise AdapterError(
@@ -107,7 +122,7 @@ def read_pairs(
     for name, array in stored.items():
         theirs, half, own = _module(name)
         if adapter not in (None, own):
-            raise _unsupported(f"several adapters in one file, in the tensor {shown(name)}")
+            raise _unsupported(_in_tensor(Message("peft.several", "several adapters in one file"), name))
         adapter = own
         module = file_module(theirs, layout.architecture, layout.layers)
         if module not in layout.places:
@@ -215,9 +230,16 @@ class _Alphas:
         self._root = config.get("use_rslora") or False
         patterns = config.get("alpha_pattern") or {}
         if not isinstance(self._root, bool) or not isinstance(patterns, dict):
-            raise _damaged("use_rslora or alpha_pattern is of another kind")
+            raise _damaged(Message("peft.other-kind", "use_rslora or alpha_pattern has another type"))
         if len(patterns) > MAX_ADAPTER_PATTERNS:
-            raise _damaged(f"alpha_pattern has {len(patterns)} names, and none has over {MAX_ADAPTER_PATTERNS}")
+            raise _damaged(
+                Message(
+                    "peft.many-patterns",
+                    "alpha_pattern has {count} names, and none has more than {most}",
+                    count=len(patterns),
+                    most=MAX_ADAPTER_PATTERNS,
+                )
+            )
         self._patterns = [
             (_pattern(key), _number(value, f"alpha_pattern[{shown(key)}]")) for key, value in patterns.items()
         ]
@@ -233,7 +255,8 @@ def _check_scale(scale: float) -> float:
     if not abs(scale) <= MAX_ADAPTER_SCALE:
         raise AdapterError(
             "adapter.large-scale",
-            "The adapter multiplies by {scale}, and none does by over {most}: it is damaged. Choose another.",
+            "The adapter multiplies by {scale}, and no real one does by more than {most}: it is damaged. "
+            "Choose another.",
             scale=shown(scale),
             most=f"{MAX_ADAPTER_SCALE:g}",
         )
@@ -246,19 +269,21 @@ def _pattern(key: str) -> re.Pattern[str]:
     if not (short and _PATTERN.fullmatch(key)):
         raise AdapterError(
             "adapter.bad-pattern",
-            "adapter_config.json has {key} in alpha_pattern; Sonata reads names of modules "
-            "there and short regular expressions: write the names.",
+            "adapter_config.json has {key} in alpha_pattern; Sonata reads only names of modules and short "
+            "regular expressions there. Write the names.",
             key=shown(key),
         )
     try:
         return re.compile(rf"(?:.*\.)?(?:{key})")
     except re.error as error:
-        raise _damaged(f"{shown(key)} in alpha_pattern is no regular expression") from error
+        raise _damaged(
+            Message("peft.no-expression", "{key} in alpha_pattern is not a regular expression", key=shown(key))
+        ) from error
 
 
 def _number(value: Any, key: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e9:
-        raise _damaged(f"{key} is {shown(value)}")
+        raise _damaged(Message("peft.bad-value", "{key} is {value}", key=key, value=shown(value)))
     return float(value)
 
 
@@ -269,13 +294,18 @@ def _module(name: str) -> tuple[str, str, str]:
     if name.endswith((".lora_a", ".lora_b")):
         raise _of_mlx()
     kinds = {
-        ".lora_magnitude_vector": "DoRA, which also scales the weights",
-        ".lora_embedding_": "LoRA on the embedding",
-        ".bias": "trained biases",
+        ".lora_magnitude_vector": _DORA,
+        ".lora_embedding_": Message("peft.embedding", "LoRA on the embedding"),
+        ".bias": _BIASES,
     }
-    unknown = "LoRA under names that are not PEFT's" if "lora" in name.lower() else "whole modules besides LoRA"
+    other_names = Message("peft.other-names", "LoRA under names that are not PEFT's")
+    unknown = other_names if "lora" in name.lower() else _MODULES
     kind = next((words for part, words in kinds.items() if part in name), unknown)
-    raise _unsupported(f"{kind}, in the tensor {shown(name)}")
+    raise _unsupported(_in_tensor(kind, name))
+
+
+def _in_tensor(what: Message, name: str) -> Message:
+    return Message("peft.in-tensor", "{what}, in the tensor {name}", what=what, name=shown(name))
 
 
 def _elsewhere(theirs: str, module: str | None, architecture: str) -> Message:
@@ -289,8 +319,8 @@ def _elsewhere(theirs: str, module: str | None, architecture: str) -> Message:
         )
     return Message(
         "adapter.not-in-blocks",
-        "The adapter changes {name}, and Sonata applies adapters to the linears of a model's "
-        "blocks only. Train it without that module, or choose another.",
+        "The adapter changes {name}, but Sonata applies adapters only to the linears of a model's "
+        "blocks. Train it without that module, or choose another.",
         name=shown(theirs),
     )
 
@@ -298,18 +328,18 @@ def _elsewhere(theirs: str, module: str | None, architecture: str) -> Message:
 def _of_mlx() -> AdapterError:
     return AdapterError(
         "adapter.mlx",
-        "The adapter is in the format of MLX, and Sonata reads PEFT's: convert it (MLX's "
-        "matrices are transposed), or choose another.",
+        "The adapter is in the format of MLX, but Sonata reads that of PEFT: convert it (MLX's matrices "
+        "are transposed), or choose another.",
     )
 
 
-def _unsupported(what: str) -> AdapterError:
+def _unsupported(what: Message) -> AdapterError:
     return AdapterError(
         "adapter.unsupported",
-        "The adapter has {what}: Sonata applies plain LoRA only. Choose another adapter.",
+        "The adapter has {what}, but Sonata applies only plain LoRA. Choose another adapter.",
         what=what,
     )
 
 
-def _damaged(why: str) -> AdapterError:
+def _damaged(why: Message) -> AdapterError:
     return AdapterError("adapter.bad-config", "adapter_config.json cannot be used ({why}). Download it again.", why=why)

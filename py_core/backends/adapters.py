@@ -39,7 +39,7 @@ class Adapters:
                 return number
         raise BackendError(
             "adapter.too-many",
-            "{most} adapters are loaded already, the most that fit. Remove one first.",
+            "{most} adapters are loaded already, and no more fit. Remove one first.",
             most=MAX_ADAPTERS,
         )
 
@@ -47,7 +47,7 @@ class Adapters:
         """Raises ValueError if there is no such set."""
         self._check(number)
         if number == 0:
-            raise ValueError("0 is no adapter: there is nothing to remove.")
+            raise ValueError("0 is not an adapter: there is nothing to remove.")
         del self.sets[number]
         for sequence in self._sequences.values():
             if sequence.adapter == number:

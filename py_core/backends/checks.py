@@ -33,8 +33,8 @@ def check_formats(
         if form not in readable:
             raise BackendError(
                 "model.unreadable-format",
-                "{name} is in {format}; the {kernels} kernels read {readable} only. Use a file "
-                "in one of these, or the numpy backend, which is slow.",
+                "{name} is in {format}; the {kernels} kernels read only {readable}. Use a file in one of these "
+                "formats, or the numpy backend, which is slow.",
                 name=name,
                 format=form,
                 kernels=kernels,

@@ -34,14 +34,14 @@ class HeadSlots:
                 return number
         raise BackendError(
             "adapter.too-many-heads",
-            "{most} adapters at the head's input are there already, the most that fit. Remove one first.",
+            "{most} adapters at the head's input are loaded already, and no more fit. Remove one first.",
             most=HEAD_SLOTS,
         )
 
     def remove(self, number: int) -> None:
         """Raises ValueError if there is no adapter of this number."""
         if number == 0:
-            raise ValueError("0 is no adapter: there is nothing to remove.")
+            raise ValueError("0 is not an adapter: there is nothing to remove.")
         self.check(number)
         del self.adapters[number]
 

@@ -300,6 +300,6 @@ def profiler_of(backend: Runs) -> Profiles:
     name = backend.capabilities.backend
     raise BackendError(
         "engine.no-profile",
-        "Only the kernels of the webgpu backend can be measured one by one; this model runs on {name}.",
+        "Only the webgpu backend can measure its kernels one by one; this model runs on {name}.",
         name=name,
     )

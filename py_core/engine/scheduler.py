@@ -154,7 +154,8 @@ class Scheduler:
             except asyncio.CancelledError:
                 if not self._goes_on(sequence, task):
                     raise BackendError(
-                        "engine.changed-meanwhile", "This conversation was changed meanwhile. Send the message again."
+                        "engine.changed-meanwhile",
+                        "This conversation has changed in the meantime. Send the message again.",
                     ) from None
                 raise
 
@@ -169,8 +170,8 @@ class Scheduler:
             task.cancel()
             raise BackendError(
                 "engine.too-many-requests",
-                "The model works for {most} conversations already, the most at a time. Wait "
-                "until one of them has its answer, then send the message again.",
+                "The model is already answering {most} conversations, the most that it can at a time. Wait until "
+                "one of them has its answer, then send the message again.",
                 most=MOST_REQUESTS,
             )
         self._tasks[sequence.number] = task

@@ -34,6 +34,7 @@ from py_core.formats.gguf_writer import write_gguf
 from py_core.formats.quantization import BlockFormat, format_for_type, nbytes
 from py_core.formats.source import FileHead, WeightSource
 from py_core.limits import MAX_HEADER_BYTES, MAX_KEYS, MAX_STRINGS, MAX_TENSORS
+from py_core.messages import Message, Words
 
 __all__ = ["GGUFError", "GGUFHeader", "NeedMoreData", "TensorInfo", "parse_header", "read_header", "write_gguf"]
 
@@ -42,6 +43,12 @@ MAX_DIMS = 4
 MIN_KEY_VALUE_BYTES = 8 + 4 + 1
 MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 
+_KEY = Message("gguf.key", "a metadata key")
+_INDEX = Message("gguf.index", "the index of tensors")
+_NAME = Message("gguf.tensor-name", "a tensor's name")
+_FILE = Message("gguf.file", "a model file")
+_LISTS = Message("gguf.lists", "all lists together")
+
 
 class NeedMoreData(GGUFError):
     """The header is longer than the given prefix. `needed` is a lower bound of its size in bytes."""
@@ -49,7 +56,7 @@ class NeedMoreData(GGUFError):
     def __init__(self, needed: int) -> None:
         super().__init__(
             "gguf.needs-more",
-            "the header of the GGUF file goes on: at least its first {count} bytes are needed",
+            "the header of the GGUF file is longer: at least its first {count} bytes are needed",
             count=needed,
         )
         self.needed = needed
@@ -98,7 +105,7 @@ class _Cursor:
         self.file_size = file_size
         self.strings_left = MAX_STRINGS
 
-    def require(self, end: int, what: str) -> None:
+    def require(self, end: int, what: Words) -> None:
         """Raise unless the prefix reaches `end`: NeedMoreData if the file may still reach it, else GGUFError."""
         if end <= len(self.data):
             return
@@ -120,7 +127,7 @@ class _Cursor:
             )
         raise NeedMoreData(end)
 
-    def number(self, layout: struct.Struct, what: str) -> Any:
+    def number(self, layout: struct.Struct, what: Words) -> Any:
         end = self.pos + layout.size
         if end > len(self.data):
             self.require(end, what)
@@ -128,7 +135,7 @@ class _Cursor:
         self.pos = end
         return value
 
-    def string(self, what: str) -> str:
+    def string(self, what: Words) -> str:
         length = self.number(U64, what)
         start, end = self.pos, self.pos + length
         if end > len(self.data):
@@ -141,11 +148,13 @@ class _Cursor:
                 "gguf.no-utf8", "the GGUF file is damaged: {what} is not UTF-8; download it again", what=what
             ) from None
 
-    def strings(self, count: int, what: str) -> list[str]:
+    def strings(self, count: int, what: Words) -> list[str]:
         """Read `count` strings. This is the parser's hot loop: a vocabulary has 50,000 to 260,000."""
         self.strings_left -= count
         if count > MAX_STRINGS or self.strings_left < 0:
-            raise _too_many(f"{count} strings in {what}", MAX_STRINGS, "all lists together")
+            raise _too_many(
+                Message("gguf.strings", "{count} strings in {what}", count=count, what=what), MAX_STRINGS, _LISTS
+            )
         self.require(self.pos + count * 8, what)
         data, pos, size, length_at = self.data, self.pos, len(self.data), U64.unpack_from
         out: list[str] = []
@@ -169,7 +178,7 @@ class _Cursor:
         self.pos = pos
         return out
 
-    def value(self, value_type: int, what: str) -> Any:
+    def value(self, value_type: int, what: Words) -> Any:
         if value_type == STRING:
             return self.string(what)
         if value_type == ARRAY:
@@ -187,14 +196,14 @@ class _Cursor:
             if value > 1:
                 raise GGUFError(
                     "gguf.bad-bool",
-                    "the GGUF file is damaged: {what} is a bool of value {value}; download it again",
+                    "the GGUF file is damaged: {what} is a bool with the value {value}; download it again",
                     what=what,
                     value=value,
                 )
             return bool(value)
         return value
 
-    def array(self, what: str) -> Any:
+    def array(self, what: Words) -> Any:
         element_type = self.number(U32, what)
         count = self.number(U64, what)
         if element_type == STRING:
@@ -221,7 +230,7 @@ class _Cursor:
         if element_type == BOOL:
             if values.size and values.max() > 1:
                 raise GGUFError(
-                    "gguf.bools", "the GGUF file is damaged: {what} holds a bool above 1; download it again", what=what
+                    "gguf.bools", "the GGUF file is damaged: {what} has a bool above 1; download it again", what=what
                 )
             return values.astype(np.bool_)
         return values
@@ -238,21 +247,26 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         prefix = bytes(memoryview(prefix)[:MAX_HEADER_BYTES])
     reader = _Cursor(prefix, file_size)
     version = _read_version(reader)
-    tensor_count = reader.number(U64, "the number of tensors")
-    key_count = reader.number(U64, "the number of metadata keys")
+    tensor_count = reader.number(U64, Message("gguf.tensor-count", "the number of tensors"))
+    key_count = reader.number(U64, Message("gguf.key-count", "the number of metadata keys"))
     if key_count > MAX_KEYS:
-        raise _too_many(f"{key_count} metadata keys", MAX_KEYS)
+        raise _too_many(Message("gguf.keys", "{count} metadata keys", count=key_count), MAX_KEYS)
     if tensor_count > MAX_TENSORS:
-        raise _too_many(f"{tensor_count} tensors", MAX_TENSORS)
+        raise _too_many(Message("gguf.tensors", "{count} tensors", count=tensor_count), MAX_TENSORS)
     reader.require(
         reader.pos + key_count * MIN_KEY_VALUE_BYTES + tensor_count * MIN_TENSOR_BYTES,
-        f"an index of {key_count} metadata keys and {tensor_count} tensors",
+        Message(
+            "gguf.index-of",
+            "an index of {keys} metadata keys and {tensors} tensors",
+            keys=key_count,
+            tensors=tensor_count,
+        ),
     )
     metadata: dict[str, Any] = {}
     spans: dict[str, tuple[int, int]] = {}
     for _ in range(key_count):
-        key = reader.string("a metadata key")
-        what = f"the metadata value {shown(key)}"
+        key = reader.string(_KEY)
+        what = Message("gguf.value", "the metadata value {key}", key=shown(key))
         if key in metadata:
             raise GGUFError(
                 "gguf.key-twice", "the GGUF file is damaged: the metadata key {key} appears twice", key=shown(key)
@@ -264,7 +278,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
     # Offsets in the index are relative to the data section, whose start is known only after the index.
     relative: dict[str, TensorInfo] = {}
     for index in range(tensor_count):
-        reader.require(reader.pos + (tensor_count - index) * MIN_TENSOR_BYTES, "the index of tensors")
+        reader.require(reader.pos + (tensor_count - index) * MIN_TENSOR_BYTES, _INDEX)
         info = _read_tensor_info(reader, alignment)
         if info.name in relative:
             raise GGUFError(
@@ -292,14 +306,14 @@ async def read_header(source: WeightSource) -> GGUFHeader:
         if count == 1:
             raise GGUFError(
                 "gguf.no-part",
-                "the first of the {count} files does not say that it is a part of a model; download them again",
+                "the first of the {count} files is not marked as a part of a model; download them again",
                 count=len(parts),
             )
         raise GGUFError(
             "gguf.one-of-several",
-            "this is one of the {count} files of a model. Sonata reads them all under the names that they came with "
-            "(NAME-00001-of-0000N.gguf): in the terminal from one folder, in the page when you open all of them at "
-            "once",
+            "this is one of the {count} files of a model. Keep the names that they came with "
+            "(NAME-00001-of-0000N.gguf). In the terminal put all of them into one folder; in the page open "
+            "all of them at once",
             count=count,
         )
     tensors = dict(header.tensors)
@@ -324,13 +338,14 @@ async def read_header(source: WeightSource) -> GGUFHeader:
                 )
             tensors[info.name] = replace(info, offset=part.start + info.offset)
         if len(tensors) > MAX_TENSORS:
-            raise _too_many(f"{len(tensors)} tensors", MAX_TENSORS)
+            raise _too_many(Message("gguf.tensors", "{count} tensors", count=len(tensors)), MAX_TENSORS)
         end = part.start + another.end_offset
     promised = _split_number(header, "split.tensors.count", len(tensors))
     if len(tensors) != promised:
         raise GGUFError(
             "gguf.parts-differ",
-            "the parts have {count} tensors together, not {promised}; they are not of one model: download them again",
+            "the parts have {count} tensors in total, not {promised}, so they do not belong to one model; "
+            "download them again",
             count=len(tensors),
             promised=promised,
         )
@@ -370,10 +385,11 @@ async def _read_one(source: FileHead) -> GGUFHeader:
             wanted = min(max(2 * wanted, short.needed), MAX_HEADER_BYTES)
 
 
-def _too_many(found: str, most: int, where: str = "a model file") -> GGUFError:
+def _too_many(found: Message, most: int, where: Message = _FILE) -> GGUFError:
     return GGUFError(
         "gguf.too-many",
-        "the GGUF file is damaged: it has {found}, and {where} may have {most}; download it again, or choose another",
+        "the GGUF file is damaged: it has {found}, but {where} may have at most {most}; download it "
+        "again, or choose another",
         found=found,
         where=where,
         most=most,
@@ -387,7 +403,7 @@ def _read_version(reader: _Cursor) -> int:
             "gguf.none",
             "this is not a GGUF file (it does not begin with 'GGUF'); choose a model file that ends in .gguf",
         )
-    reader.require(8, "the file's version")
+    reader.require(8, Message("gguf.file-version", "the file's version"))
     (version,) = U32.unpack_from(reader.data, 4)
     reader.pos = 8
     if version in (2, 3):
@@ -403,14 +419,14 @@ def _read_version(reader: _Cursor) -> int:
             "this GGUF file has version 1, which Sonata cannot read; convert the model again to version 3",
         )
     raise GGUFError(
-        "gguf.version", "this GGUF file says it has version {version}; Sonata reads versions 2 and 3", version=version
+        "gguf.version", "this GGUF file has version {version}; Sonata reads versions 2 and 3", version=version
     )
 
 
 def _read_tensor_info(reader: _Cursor, alignment: int) -> TensorInfo:
     """One entry of the index, with its offset still relative to the data section."""
-    name = reader.string("a tensor's name")
-    what = f"the index entry of tensor {shown(name)}"
+    name = reader.string(_NAME)
+    what = Message("gguf.entry", "the index entry of tensor {name}", name=shown(name))
     dim_count = reader.number(U32, what)
     if not 1 <= dim_count <= MAX_DIMS:
         raise GGUFError(

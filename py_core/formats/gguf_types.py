@@ -34,7 +34,7 @@ DTYPES: dict[int, str] = {value_type: code for value_type, _, code in _NUMBERS}
 
 
 class GGUFError(UserError, ValueError):
-    """The file is no GGUF file that Sonata can use; the message says what is wrong and what to do."""
+    """Sonata cannot use this GGUF file; the message says what is wrong and what to do."""
 
 
 class AdapterFileError(GGUFError):
@@ -47,7 +47,7 @@ def alignment_of(metadata: Mapping[str, Any]) -> int:
     if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
         raise GGUFError(
             "gguf.alignment",
-            "the GGUF file is damaged: general.alignment is {value}, it must be a power of two from 8 on",
+            "the GGUF file is damaged: general.alignment is {value}, but must be a power of two, 8 or more",
             value=shown(alignment),
         )
     return alignment

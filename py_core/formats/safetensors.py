@@ -20,7 +20,7 @@ import numpy as np
 
 from py_core.display import shown
 from py_core.limits import MAX_HEADER_BYTES, MAX_TENSORS
-from py_core.messages import UserError
+from py_core.messages import Message, UserError
 
 _DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
@@ -34,6 +34,9 @@ some too: trainers of adapters keep tables of a few thousand words there."""
 @cache
 def _names() -> dict[np.dtype, str]:
     return {np.dtype(kind): name for name, kind in _DTYPES.items()}
+
+
+_NOT_JSON = Message("safetensors.no-json", "its header is not a JSON object")
 
 
 class SafetensorsError(UserError, ValueError):
@@ -73,12 +76,12 @@ def stored_arrays(data: bytes | memoryview) -> tuple[dict[str, StoredArray], dic
     header, begin = _header(view)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _damaged("its metadata are no texts")
+        raise _damaged(Message("safetensors.metadata", "its metadata are not text"))
     body = view[begin:]
     arrays = {name: _stored(name, entry, body) for name, entry in header.items()}
     spans = sorted(tuple(entry["data_offsets"]) for entry in header.values())
     if any(start < stop for (_, stop), (start, _) in pairwise(spans)):
-        raise _damaged("two tensors share bytes")
+        raise _damaged(Message("safetensors.overlap", "two tensors share bytes"))
     return arrays, metadata
 
 
@@ -105,20 +108,27 @@ def write_safetensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, s
 def _header(view: memoryview) -> tuple[dict[str, Any], int]:
     """The JSON object, and the offset at which the tensors' bytes begin."""
     if len(view) < 8:
-        raise _damaged("it ends within its first 8 bytes")
+        raise _damaged(Message("safetensors.short", "it ends within its first 8 bytes"))
     (length,) = struct.unpack_from("<Q", view)
     if length > min(MAX_HEADER_BYTES, len(view) - 8):
-        raise _damaged(f"its header of {length} bytes does not fit into its {len(view)} bytes")
+        raise _damaged(
+            Message(
+                "safetensors.header-size",
+                "its header of {length} bytes does not fit into its {size} bytes",
+                length=length,
+                size=len(view),
+            )
+        )
     text = bytes(view[8 : 8 + length])
     # Count before parsing: 64 MiB of "[],[],[]," would become gigabytes of lists.
     if text.count(b"{") + text.count(b"[") > _MOST_BRACKETS or text.count(b",") > _MOST_COMMAS:
-        raise _damaged(f"its header has more than {MAX_TENSORS} tensors")
+        raise _damaged(Message("safetensors.many-tensors", "its header has more than {most} tensors", most=MAX_TENSORS))
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged("its header is no JSON") from error
+        raise _damaged(_NOT_JSON) from error
     if not isinstance(header, dict):
-        raise _damaged("its header is no JSON object")
+        raise _damaged(_NOT_JSON)
     return header, 8 + length
 
 
@@ -126,11 +136,21 @@ def _stored(name: str, entry: Any, body: memoryview) -> StoredArray:
     try:
         dtype, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, LookupError, ValueError) as error:
-        raise _damaged(f"{shown(name)} is not described as a tensor") from error
+        raise _damaged(
+            Message("safetensors.no-tensor", "{name} is not described as a tensor", name=shown(name))
+        ) from error
     if not isinstance(shape, list) or not all(_is_size(size) for size in (*shape, start, stop)) or len(shape) > 32:
-        raise _damaged(f"{shown(name)} has no proper shape or place")
+        raise _damaged(Message("safetensors.bad-shape", "{name} has an invalid shape or position", name=shown(name)))
     if not start <= stop <= len(body):
-        raise _damaged(f"{shown(name)} ends at byte {stop} of {len(body)}")
+        raise _damaged(
+            Message(
+                "safetensors.ends-late",
+                "{name} ends at byte {stop} of {size}",
+                name=shown(name),
+                stop=stop,
+                size=len(body),
+            )
+        )
     if dtype not in (*_DTYPES, "BF16"):
         raise SafetensorsError(
             "safetensors.unknown-type",
@@ -140,7 +160,15 @@ def _stored(name: str, entry: Any, body: memoryview) -> StoredArray:
         )
     item = 2 if dtype == "BF16" else np.dtype(_DTYPES[dtype]).itemsize
     if prod(shape) * item != stop - start:
-        raise _damaged(f"{shown(name)} has {stop - start} bytes where its shape needs {prod(shape) * item}")
+        raise _damaged(
+            Message(
+                "safetensors.other-size",
+                "{name} has {size} bytes, but its shape needs {wanted}",
+                name=shown(name),
+                size=stop - start,
+                wanted=prod(shape) * item,
+            )
+        )
     return StoredArray(dtype, tuple(shape), body[start:stop])
 
 
@@ -148,7 +176,7 @@ def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _damaged(why: str) -> SafetensorsError:
+def _damaged(why: Message) -> SafetensorsError:
     return SafetensorsError(
         "safetensors.damaged", "The safetensors file is damaged ({why}). Download it again.", why=why
     )

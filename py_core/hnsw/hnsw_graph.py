@@ -47,7 +47,7 @@ class HnswParameters:
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
-            raise ValueError(f"There is no metric {self.metric!r}: take one of {', '.join(METRICS)}.")
+            raise ValueError(f"There is no metric {self.metric!r}: choose one of {', '.join(METRICS)}.")
         for name, least, most in (
             ("dimension", 1, 65_536),
             ("m", 2, 256),

@@ -201,7 +201,7 @@ class HnswIndex:
             self.graph.query[:dimension] = given
         if not self.kernel.prepare(self.graph):
             raise VectorError(
-                f"The vector has components that are no numbers (NaN), or larger than {LARGEST:g}: "
+                f"The vector has components that are not numbers (NaN), or larger than {LARGEST:g}: "
                 "what made it went wrong."
             )
 

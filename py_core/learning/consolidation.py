@@ -241,7 +241,7 @@ class Consolidation:
         if not new:
             raise TrainingError(
                 "training.too-long",
-                "What is new is too long to train with: over {most} tokens. Its lessons still answer.",
+                "The new lessons are too long to train on: over {most} tokens. They still answer.",
                 most=max_rows,
             )
         return await examples_of(
@@ -303,8 +303,8 @@ class Consolidation:
         if parameters is None:
             too_harmful = Message(
                 "training.too-harmful",
-                "Even at {scale} of its size it made other texts less likely: perplexity {after} instead of {base}. "
-                "What was there before stays.",
+                "Even at {scale} of its size it made other texts less likely: perplexity {after} instead of "
+                "{base}. Everything stays as it was.",
                 scale=f"{scale:.0%}",
                 after=f"{after:.2f}",
                 base=f"{base:.2f}",
@@ -313,7 +313,7 @@ class Consolidation:
         if recall < before or recall == before < 1:
             gave_less = Message(
                 "training.gave-less",
-                "It gave {recall} of the answers, and {before} came before. What was there before stays.",
+                "It gave {recall} of the answers, less than the {before} before it. Everything stays as it was.",
                 recall=f"{recall:.0%}",
                 before=f"{before:.0%}",
             )
@@ -322,13 +322,14 @@ class Consolidation:
         if scale == 1:
             why = Message(
                 "training.kept",
-                "It gives {recall} of the answers. Other texts: perplexity {after}, {base} without it.",
+                "It gives {recall} of the answers. Perplexity of other texts: {after}, {base} without it.",
                 **figures,
             )
             return self._outcome(plan, "accepted", why, scale, parameters, fisher, seconds)
         why = Message(
             "training.kept-scaled",
-            "It gives {recall} of the answers, scaled to {scale}. Other texts: perplexity {after}, {base} without it.",
+            "Scaled to {scale}, it gives {recall} of the answers. Perplexity of other texts: {after}, {base} "
+            "without it.",
             scale=f"{scale:.0%}",
             **figures,
         )

@@ -20,13 +20,13 @@ Verdict = Literal["accepted", "scaled", "refused"]
 class TrainingStage(Enum):
     """The stages of a consolidation, in order. Each value completes a sentence for people that begins with "it "."""
 
-    READING = Message("training.reading", "reads texts that are to stay as likely as they are")
+    READING = Message("training.reading", "reads texts that must stay as likely as they are")
     ANSWERING = Message("training.answering", "writes down how it answers now")
-    ASKING = Message("training.asking", "asks itself what it was taught")
-    WORDING = Message("training.wording", "looks for other words for what it was taught")
+    ASKING = Message("training.asking", "tests itself on what it was taught")
+    WORDING = Message("training.wording", "looks for other ways to say what it was taught")
     TRAINING = Message("training.training", "trains")
-    WEIGHING = Message("training.weighing", "looks what of it matters most")
-    TESTING = Message("training.testing", "tests what came of it")
+    WEIGHING = Message("training.weighing", "measures which weights matter most")
+    TESTING = Message("training.testing", "tests the result")
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,8 @@ async def learn_style(
                 break
         else:
             raise StyleError(
-                "style.no-numbers", "The model gives no numbers for these answers. Its file may be damaged."
+                "style.no-numbers",
+                "The model gives no finite probabilities for these answers. Its file may be damaged.",
             )
         pair = tried
         down, up = pair_gradients(adapter, states, slopes)
@@ -257,14 +258,17 @@ def _rate(recipe: StyleRecipe, number: int) -> float:
 def _check(training: Training, liked: StyleRows, generic: np.ndarray, recipe: StyleRecipe) -> None:
     if not 1 <= recipe.rank <= MAX_RANK:
         raise StyleError(
-            "style.bad-rank", "The rank of a style is {rank}, but must be 1 to {most}.", rank=recipe.rank, most=MAX_RANK
+            "style.bad-rank",
+            "The rank of a style is {rank}, but must be from 1 to {most}.",
+            rank=recipe.rank,
+            most=MAX_RANK,
         )
     if not len(liked.tokens) or not len(generic):
         raise StyleError(NOTHING)
     if liked.states.shape != (len(liked.tokens), generic.shape[-1]) or generic.ndim != 2:
         raise StyleError(
             "style.other-shapes",
-            "States of {states} and {generic} and {count} tokens do not fit each other.",
+            "States of {states} and {generic} and {count} tokens do not match.",
             states=liked.states.shape,
             generic=generic.shape,
             count=len(liked.tokens),
@@ -272,4 +276,4 @@ def _check(training: Training, liked: StyleRows, generic: np.ndarray, recipe: St
     if recipe.batch + recipe.held > training.max_rows:
         raise StyleError("style.many-rows", "A step of a style has at most {most} rows.", most=training.max_rows)
     if not (np.isfinite(liked.states).all() and np.isfinite(generic).all()):
-        raise StyleError("style.no-states", "The model's states are no numbers. Its file may be damaged.")
+        raise StyleError("style.no-states", "The model's states are not finite numbers. Its file may be damaged.")

@@ -224,7 +224,7 @@ def _routing_of(log: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kept_of(log: Mapping[str, Any]) -> dict[str, Any]:
-    """What a trajectory's route keeps of its log entry."""
+    """The part of its log entry that a trajectory's route keeps."""
     routing = _routing_of(log)
     names = ("why", "confidence", "ranked", "neighbours", "tool", "adapter")
     return {name: routing[name] for name in names if routing.get(name) is not None}

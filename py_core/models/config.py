@@ -191,8 +191,8 @@ def config_from_gguf(
     if context > trained * _MOST_STRETCH:
         raise GGUFError(
             "model.context-too-long",
-            "This model was trained for {trained} tokens; a context of {context} is too much "
-            "of a stretch. Ask for at most {most}.",
+            "This model was trained for {trained} tokens; a context of {context} is too long for it. Ask for "
+            "at most {most}.",
             trained=trained,
             context=context,
             most=trained * _MOST_STRETCH,
@@ -312,7 +312,7 @@ def _get(metadata: Mapping[str, Any], key: str, kind: type | tuple[type, ...], d
     if value is None:
         raise GGUFError(
             "model.missing-key",
-            "The model file does not say {key}: it is damaged or no language model.",
+            "The model file has no value {key}: it is damaged, or not a language model.",
             key=shown(key),
         )
     if not isinstance(value, kind) or isinstance(value, bool):

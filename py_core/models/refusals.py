@@ -61,8 +61,8 @@ def unsupported(key: str, value: object) -> GGUFError:
     """The error for a file that has this setting."""
     return GGUFError(
         "model.unknown-setting",
-        "The model file says {key} = {value}, which Sonata does not compute. Its answers "
-        "would be wrong without it, so it is not opened. Choose another model.",
+        "The model file says {key} = {value}, which Sonata does not support. Its answers would be wrong "
+        "without it, so it is not opened. Choose another model.",
         key=key,
         value=shown(value),
     )

@@ -29,9 +29,8 @@ def refuse_adapters(header: GGUFHeader) -> None:
     if header.metadata.get("general.type") == "adapter":
         raise AdapterFileError(
             "model.is-adapter",
-            "This file is an adapter: it changes how a model answers, and is no model. `sonata "
-            "adapters import` keeps it, and `--adapter` answers with it; in the page, open it "
-            "in Settings, Model.",
+            "This file is an adapter, not a model: it changes how a model answers. `sonata adapters import` "
+            "keeps it, and `--adapter` answers with it; in the page, open it in Settings, Model.",
         )
 
 
@@ -48,7 +47,7 @@ def describe_model(
         known = ", ".join(sorted(ARCHITECTURES))
         raise GGUFError(
             "model.architecture",
-            "The model file is of the architecture {name}; Sonata runs {known}.",
+            "The model file has the architecture {name}; Sonata runs {known}.",
             name=shown(architecture),
             known=known,
         )

@@ -78,7 +78,11 @@ def agent_from_dict(data: Mapping[str, Any]) -> Agent:
         value = data.get(key)
         if not isinstance(value, str) or is_blank(value):
             raise AgentError(
-                "agents.missing-key", "{who} needs a {key}: a text that is not empty.", who=who, key=key, field=key
+                "agents.missing-key",
+                "{who} needs the key {key}, with a text that is not empty.",
+                who=who,
+                key=key,
+                field=key,
             )
     if len(data["id"]) > _LONGEST_ID or not _ID.fullmatch(data["id"]):
         raise AgentError(
@@ -144,7 +148,7 @@ def agents_from_dicts(entries: Iterable[Mapping[str, Any]]) -> list[Agent]:
     if FALLBACK_ID not in agents:
         raise AgentError(
             "agents.no-fallback",
-            "There is no agent {id}: it is needed for messages that suit no other.",
+            "The agent {id} is missing: it answers messages that suit no other agent.",
             id=shown(FALLBACK_ID),
         )
     return list(agents.values())
@@ -154,7 +158,7 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
     """Parse the examples of one agent. Raises AgentError, with the number of the row (from 1)."""
     examples = []
     for number, row in enumerate(rows, 1):
-        who = f"Example {number} of agent {shown(agent_id)}"
+        who = Message("agents.an-example", "Example {number} of agent {id}", number=number, id=shown(agent_id))
         _refuse_unknown_keys(who, row, _EXAMPLE_KEYS)
         text, group, hard = row.get("text"), row.get("group"), row.get("hard", False)
         if not isinstance(text, str) or is_blank(text):
@@ -170,27 +174,31 @@ def examples_from_dicts(agent_id: str, rows: Iterable[Mapping[str, Any]]) -> lis
         if not isinstance(group, int) or isinstance(group, bool) or group < 1:
             raise AgentError(
                 "agents.bad-group",
-                "{who} has the group {group}, but it must be a whole number from 1.",
+                "{who} has the group {group}, but a group must be a whole number, 1 or more.",
                 who=who,
                 group=shown(group),
             )
         if not isinstance(hard, bool):
             raise AgentError(
-                "agents.bad-hard", "{who} has hard = {hard}, but it must be true or false.", who=who, hard=shown(hard)
+                "agents.bad-hard", "{who} has hard = {hard}, but hard must be true or false.", who=who, hard=shown(hard)
             )
         examples.append(Example(text, agent_id, group, hard))
     return examples
 
 
-def _who(data: Mapping[str, Any]) -> str:
+def _who(data: Mapping[str, Any]) -> Message:
     if not isinstance(data, Mapping):
         raise AgentError(
             "agents.agent-no-table", "An agent must be a table of keys and values, not {data}.", data=shown(data)
         )
-    return f"agent {shown(data['id'])}" if "id" in data else "an agent without an id"
+    if "id" in data:
+        return Message("agents.an-agent", "agent {id}", id=shown(data["id"]))
+    return Message("agents.nameless", "an agent without an id")
 
 
-def _refuse_unknown_keys(who: str, data: Mapping[str, Any], known: Iterable[str], ignored: Sequence[str] = ()) -> None:
+def _refuse_unknown_keys(
+    who: Message, data: Mapping[str, Any], known: Iterable[str], ignored: Sequence[str] = ()
+) -> None:
     if not isinstance(data, Mapping):
         raise AgentError(
             "agents.no-table", "{who} must be a table of keys and values, not {data}.", who=who, data=shown(data)
@@ -198,20 +206,20 @@ def _refuse_unknown_keys(who: str, data: Mapping[str, Any], known: Iterable[str]
     if unknown := [str(key) for key in data if key not in known and key not in ignored]:
         raise AgentError(
             "agents.unknown-key",
-            "{who} has an unknown key {key}; there are {known}.",
+            "{who} has an unknown key {key}; the known keys are {known}.",
             who=who,
             key=shown(unknown[0]),
             known=", ".join(known),
         )
 
 
-def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
+def _sampling(who: Message, data: Mapping[str, Any]) -> SamplingParams:
     values = data.get("sampling", {})
-    _refuse_unknown_keys(f"The sampling of {who}", values, _SAMPLING_DEFAULTS)
+    _refuse_unknown_keys(Message("agents.its-sampling", "The sampling of {who}", who=who), values, _SAMPLING_DEFAULTS)
     for name, value in values.items():
         whole = isinstance(_SAMPLING_DEFAULTS[name], int)
         if not (_is_int(value) or (isinstance(value, float) and not whole)):
-            kind = "a whole number" if whole else "a number"
+            kind = Message("agents.whole-number", "a whole number") if whole else Message("agents.number", "a number")
             raise AgentError(
                 "agents.bad-sampling",
                 "The sampling of {who}: {name} is {value}, but must be {kind}.",
@@ -230,7 +238,7 @@ def _sampling(who: str, data: Mapping[str, Any]) -> SamplingParams:
     return SamplingParams(**values)
 
 
-def _own_examples(who: str, texts: Any) -> tuple[str, ...]:
+def _own_examples(who: Message, texts: Any) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple):
         raise AgentError(
             "agents.bad-examples",

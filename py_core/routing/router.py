@@ -202,7 +202,7 @@ class Router:
         if agent not in self._allowed:
             raise AgentError(
                 "agents.unknown",
-                "There is no agent {id}; there are {known}.",
+                "There is no agent {id}. The agents are {known}.",
                 id=shown(agent),
                 known=", ".join(sorted(self._allowed)),
             )

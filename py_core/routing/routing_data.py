@@ -63,7 +63,7 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
     if told.get("version") != VERSION:
         raise RoutingDataError(
             "routing.version",
-            "The routing data have the version {theirs}, not {ours}.",
+            "The routing data have version {theirs}, but this Sonata needs version {ours}: run `python build.py site`.",
             theirs=shown(told.get("version")),
             ours=shown(VERSION),
         )
@@ -84,7 +84,8 @@ def read_routing_data(file: bytes, fingerprint: str, examples: str) -> RoutingDa
     whole = all(name in widened and widened[name].shape == wanted for name, wanted in shapes.items())
     if vectors.ndim != 2 or not whole:
         raise RoutingDataError(
-            "routing.shapes", "The routing data lack an array, or it has another shape: run `python build.py site`."
+            "routing.shapes",
+            "An array of the routing data is missing or has the wrong shape: run `python build.py site`.",
         )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     head = RoutingHead(agents, widened["rarity"], widened["words"], widened["dense"])

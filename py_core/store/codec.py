@@ -25,8 +25,8 @@ from py_core.store.rows import BLOB, Key, Row
 
 def check_record(record: Record) -> tuple[bytes, bytes | None]:
     """Body and vector as bytes. Raises StoreError("record") if the record cannot be kept."""
-    check_name(record.kind, "kind")
-    check_name(record.id, "id")
+    check_name(record.kind)
+    check_name(record.id)
     check_time(_time(record.created))
     check_time(_time(record.updated))
     return encode_body(record.body), None if record.vector is None else encode_vector(record.vector)

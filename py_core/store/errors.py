@@ -29,7 +29,7 @@ Reason = Literal[
 SENTENCES: dict[Reason, Message] = {
     "unavailable": Message(
         "memory.unavailable",
-        "Sonata cannot store anything here: the browser or the system refuses storage (a private window?).",
+        "Sonata cannot store anything here: the browser or the system does not allow it (a private window?).",
     ),
     "quota": Message("memory.quota", "There is no space left to store anything. Free some disk space, then reload."),
     "blocked": Message("memory.blocked", "Another tab runs an older version of Sonata. Close that tab, then reload."),
@@ -51,8 +51,8 @@ SENTENCES: dict[Reason, Message] = {
     "passphrase": Message("memory.passphrase", "Wrong passphrase. Try again."),
     "file": Message(
         "memory.file",
-        "This is no export of Sonata, ChatGPT or Open WebUI, or a damaged one. Choose another file. "
-        "Nothing was changed.",
+        "This is not an export of Sonata, ChatGPT or Open WebUI, or it is damaged. Choose another file. Nothing was "
+        "changed.",
     ),
     "record": Message("memory.record", "The memory cannot store this item."),
     "compacting": Message(

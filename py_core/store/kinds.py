@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from py_core.messages import Message
 from py_core.store import field_checks as checks
 from py_core.store.field_checks import Check
 from py_core.store.records import Record
@@ -60,6 +61,11 @@ class Kind:
     partner: str = ""
     retired: tuple[str, ...] = ()
     on_delete: OnDelete | None = None
+
+    def noun(self, count: int) -> Message:
+        """The noun that follows a number."""
+        form = "one" if count == 1 else "other"
+        return Message(f"kind.{self.name}.{form}", self.nouns[count != 1])
 
     def problem_of(self, record: Record, dimensions: int | None) -> str | None:
         """The reason why a record of this kind is invalid, as a sentence; None if it is valid."""

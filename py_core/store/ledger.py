@@ -35,7 +35,7 @@ LOCK_GONE = Message(
     "passphrase or delete the memory, something other than Sonata did. What you write now is not "
     "encrypted.",
 )
-NO_LEDGER = "the checksum of all items was removed"
+NO_LEDGER = Message("ledger.removed", "the checksum of all items was removed")
 Step = Callable[[], AbstractAsyncContextManager[None]]
 TOGETHER = 200  # rows that are compared in a step
 _CONTEXT = b"sonata memory ledger"
@@ -43,11 +43,11 @@ _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 
 
-def tampered(differences: Sequence[str]) -> Message:
+def tampered(differences: Sequence[Message]) -> Message:
     return Message(
         "ledger.changed",
         "Something other than Sonata changed the memory: {what}.",
-        what="; ".join(differences),
+        what=list(differences),
     )
 
 
@@ -69,18 +69,18 @@ class Ledger:
                     kinds[row.kind] = count + sign, (total + sign * self._hash(row)) % _MODULUS
         return replace(self, kinds={kind: sums for kind, sums in kinds.items() if sums != (0, 0)})
 
-    def differences(self, found: Ledger, names: Kinds) -> list[str]:
+    def differences(self, found: Ledger, names: Kinds) -> list[Message]:
         """Describe in words how another ledger of the same secret, made of the actual rows, differs from this one."""
-        said = list[str]()
+        said = list[Message]()
         for kind in sorted(self.kinds.keys() | found.kinds.keys()):
             (count, total), (now, sum_now) = (kinds.get(kind, (0, 0)) for kinds in (self.kinds, found.kinds))
-            one, many = names[kind].nouns
+            one, many = names[kind].noun(1), names[kind].noun(2)
             if now < count:
-                said.append(f"1 {one} is missing" if count - now == 1 else f"{count - now:,} {many} are missing")
+                said.append(_missing(count - now, one, many))
             elif now > count:
-                said.append(f"1 {one} was added" if now - count == 1 else f"{now - count:,} {many} were added")
+                said.append(_added(now - count, one, many))
             elif total != sum_now:
-                said.append(f"{many} were changed, or their times")
+                said.append(Message("ledger.rows-changed", "{nouns} were changed, or their times", nouns=many))
         return said
 
     def _hash(self, row: Row) -> int:
@@ -88,6 +88,18 @@ class Ledger:
         name = f"{row.kind}\0{row.id}\0".encode("utf-8", "surrogatepass")
         data = name + struct.pack("<dd", row.created, row.updated) + tags
         return int.from_bytes(hashlib.blake2b(data, digest_size=_BYTES, key=self.secret).digest(), "little")
+
+
+def _missing(count: int, one: Message, many: Message) -> Message:
+    if count == 1:
+        return Message("ledger.one-missing", "1 {noun} is missing", noun=one)
+    return Message("ledger.missing", "{count} {nouns} are missing", count=f"{count:,}", nouns=many)
+
+
+def _added(count: int, one: Message, many: Message) -> Message:
+    if count == 1:
+        return Message("ledger.one-added", "1 {noun} was added", noun=one)
+    return Message("ledger.added", "{count} {nouns} were added", count=f"{count:,}", nouns=many)
 
 
 async def seal_ledger(ledger: Ledger, lock: Lock) -> str:
@@ -145,7 +157,7 @@ class KeptLedger:
                     raise  # otherwise another program has changed the ledger since it was read
         raise StoreError("busy")
 
-    async def differences(self, step: Step) -> list[str]:
+    async def differences(self, step: Step) -> list[Message]:
         """The differences between the ledger and the actual rows, in words."""
         for _ in range(ATTEMPTS):
             text, kept = await self._read()

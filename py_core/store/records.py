@@ -60,14 +60,13 @@ def is_name(name: Any) -> bool:
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str) -> None:
     """Check a kind or id: text of 1 to LONGEST_NAME characters, all printable."""
     if not is_name(name):
         raise StoreError(
             "record",
             "record.name",
-            "A record's {what} must be printable text of 1 to {most} characters.",
-            what=what,
+            "The kind and the id of a record must be printable text of 1 to {most} characters.",
             most=LONGEST_NAME,
         )
 

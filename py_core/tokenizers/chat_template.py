@@ -77,13 +77,13 @@ class ChatTemplate:
     def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:
         """The template of a GGUF file; if it has none, that of the model family with the same special tokens.
 
-        Raises ChatTemplateError if it is no text.
+        Raises ChatTemplateError if it is not text.
         """
         source = metadata.get("tokenizer.chat_template")
         source = "" if source is None else source
         if not isinstance(source, str):
             raise ChatTemplateError(
-                "template.no-text", "the model's chat template is no text; choose another file of this model"
+                "template.no-text", "the model's chat template is not text; choose another file of this model"
             )
         if not source.strip():
             source = default_template(tokenizer)
@@ -220,7 +220,7 @@ async def encode_chat(
             if any(token in value for token in forbidden):
                 raise ChatTemplateError(
                     "template.special-token",
-                    "a message's role or key, {value}, holds a special token of the model; use a plain name",
+                    "a message's role or key, {value}, contains a special token of the model; use a plain name",
                     value=shown(value),
                 )
         parts = [*await _parts(template, messages, add_generation_prompt, forbidden), *begun]

@@ -100,9 +100,8 @@ class Vocabulary:
         if (special := len(self.of_types(CONTROL, UNKNOWN, USER_DEFINED))) > MAX_SPECIAL_TOKENS:
             raise TokenizerError(
                 "tokenizer.many-special",
-                "the model's vocabulary is damaged: {count} of its tokens are special ones, "
-                "more than the {most} that any model may have; choose another file of this "
-                "model",
+                "the model's vocabulary is damaged: {count} of its tokens are special, more than the {most} that "
+                "any model may have; choose another file of this model",
                 count=special,
                 most=MAX_SPECIAL_TOKENS,
             )

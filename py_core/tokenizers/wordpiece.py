@@ -97,7 +97,7 @@ class WordPiece:
         if missing := [token for token in ("[CLS]", "[SEP]", unknown) if token not in vocabulary]:
             raise WordPieceError(
                 "wordpiece.no-token",
-                "The tokenizer has no token {name}: it is not one of BERT's. Download it again.",
+                "The tokenizer has no token {name}, so it is not a BERT tokenizer. Download it again.",
                 name=shown(missing[0]),
             )
         if max_tokens < 2:
@@ -137,7 +137,7 @@ class WordPiece:
         if rules != ["WordPiece", "BertNormalizer", "BertPreTokenizer", True, True, True] or not strips_accents:
             raise WordPieceError(
                 "wordpiece.not-uncased",
-                "The tokenizer is not that of an uncased BERT model: use tokenizer.json of one.",
+                "This is not the tokenizer of an uncased BERT model: use the tokenizer.json of one.",
             )
         if not _is_vocabulary(vocabulary) or not _are_options(*options):
             raise WordPieceError(

@@ -182,7 +182,7 @@ class Table:
 
 
 def read_table(name: str, text: str) -> Table | None:
-    """None if the text is no table with a header, or if it is ambiguous."""
+    """None if the text is not a table with a header, or if it is ambiguous."""
     separator = separator_line(text)
     text = text[separator.end() :] if separator else text
     try:

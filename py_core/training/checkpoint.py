@@ -70,21 +70,21 @@ def read_checkpoint(data: bytes, origin: Origin) -> Checkpoint:
     try:
         arrays, metadata = read_safetensors(data)
     except SafetensorsError as error:
-        raise CheckpointError(f"The checkpoint cannot be read, so the training has to begin anew. {error}") from error
+        raise CheckpointError(f"The checkpoint cannot be read, so the training has to start again. {error}") from error
     if metadata.get("kind") != _KIND:
-        raise CheckpointError("The file is no checkpoint of a training. Choose another one, or begin anew.")
+        raise CheckpointError("The file is not a checkpoint of a training. Choose another one, or start again.")
     for key, what in (
         ("base_sha256", "of another model"), ("layout", "of other matrices, or of another rank"),
         ("recipe", "made with other settings"),
     ):  # fmt: skip
         if metadata.get(key) != origin.texts()[key]:
-            raise CheckpointError(f"The checkpoint is {what}. Go on with the same ones, or begin anew.")
+            raise CheckpointError(f"The checkpoint is {what}. Continue with the same ones, or start again.")
     numbers = arrays.get("numbers")
     if (
         numbers is None or numbers.dtype != np.int64 or numbers.shape != (4,) or numbers.min() < 0
         or not all(_is_vector(arrays.get(name), origin.layout.size) for name in (*VECTORS, *_anchor_of(arrays)))
     ):  # fmt: skip
-        raise CheckpointError("The checkpoint is damaged, so the training has to begin anew.")
+        raise CheckpointError("The checkpoint is damaged, so the training has to start again.")
     step, steps, halvings, dropped = numbers.tolist()
     parameters, first, second, fisher, *anchor = (np.array(arrays[name]) for name in (*VECTORS, *_anchor_of(arrays)))
     state = TrainingState(parameters, first, second, fisher, steps, *anchor)

@@ -148,15 +148,14 @@ class Trainer:
             self._step += 1
             raise TrainingError(
                 "training.no-gradients",
-                "The training was ended: the gradients of {steps} steps in a row were no "
-                "finite numbers. What was learned before them is kept. Train with a smaller "
-                "rate.",
+                "Training was stopped: the gradients of {steps} steps in a row were not finite. What was learned "
+                "before is kept. Train with a smaller learning rate.",
                 steps=self._dropped,
             )
         self._on_trouble(
             Message(
                 "training.step-left-out",
-                "Step {step} was left out, since its gradient is no finite number. The rate is halved.",
+                "Step {step} was skipped because its gradient is not finite. The learning rate is halved.",
                 step=self._step + 1,
             )
         )
@@ -225,16 +224,15 @@ class Trainer:
                 if losses >= MAX_LOSSES:
                     raise TrainingError(
                         "training.device-gone",
-                        "The training was ended: the device went away {losses} times in a row. "
-                        "What was learned up to step {step} is kept. Go on later, or on "
-                        "another device.",
+                        "Training was stopped: the device was lost {losses} times in a row. What was learned up to "
+                        "step {step} is kept. Continue later, or on another device.",
                         losses=losses,
                         step=self._saved.step,
                     ) from error
                 self._on_trouble(
                     Message(
                         "training.device-back",
-                        "The device went away. The training goes on after step {step}.",
+                        "The device was lost. Training continues after step {step}.",
                         step=self._saved.step,
                     )
                 )

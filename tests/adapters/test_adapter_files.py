@@ -106,7 +106,7 @@ def test_another_base_is_refused() -> None:
 
 def test_a_model_of_another_architecture_is_refused() -> None:
     data = write_adapter(drawn(described("llama")[1], 1), *described("llama"))
-    with pytest.raises(AdapterError, match="'drawn 1' is for a model of 'llama', and this is one of qwen2"):
+    with pytest.raises(AdapterError, match="'drawn 1' is for a model of 'llama', but this is one of qwen2"):
         read_adapter(data, *described("qwen2"))
 
 
@@ -168,11 +168,11 @@ def test_a_file_of_sonatas_own_is_one_that_peft_would_read() -> None:
 
 
 REFUSED = {
-    "a layout to come": ({"sonata_adapter": "2"}, "has the layout '2'; this Sonata reads 1. Update it"),
+    "a layout to come": ({"sonata_adapter": "2"}, "has layout '2', but this Sonata reads layout 1. Update"),
     "another architecture": ({"architecture": "qwen2"}, "'drawn 1' is for a model of 'qwen2'"),
-    "no settings": ({"adapter_config": ""}, "it is no JSON"),
-    "metadata of another kind": ({"metadata": "[1]"}, "metadata are no texts"),
-    "metadata that are no JSON": ({"metadata": "[" * 100_000}, "metadata are no texts"),
+    "no settings": ({"adapter_config": ""}, "it is not a JSON object"),
+    "metadata of another kind": ({"metadata": "[1]"}, "metadata are not text"),
+    "metadata that are no JSON": ({"metadata": "[" * 100_000}, "metadata are not text"),
 }
 
 
@@ -198,7 +198,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read() -> None:
         file.truncate(MAX_ADAPTER_BYTES + 1)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             view = memoryview(data)
-            with pytest.raises(AdapterError, match="no adapter has over 2147483648"):
+            with pytest.raises(AdapterError, match="no adapter has more than 2147483648"):
                 read_adapter(view, *described("llama"))
             view.release()
 
@@ -206,7 +206,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read() -> None:
 def test_details_are_only_of_sonatas_own_files() -> None:
     config, graph = described("llama")
     files = export_peft(drawn(graph, 1), config, graph)
-    with pytest.raises(AdapterError, match="no adapter of Sonata's own: import it first"):
+    with pytest.raises(AdapterError, match="Sonata did not write this adapter: import it first"):
         read_details(files["adapter_model.safetensors"])
     with pytest.raises(AdapterError, match="damaged"):
         read_details(b"GGUF")
@@ -214,7 +214,7 @@ def test_details_are_only_of_sonatas_own_files() -> None:
 
 def test_what_is_not_of_the_model_cannot_be_written() -> None:
     pairs = drawn(described("gemma3")[1], 1, only="blk.7").pairs
-    with pytest.raises(AdapterError, match=r"changes 'blk\.7\.\w+\.weight', which this model does not have"):
+    with pytest.raises(AdapterError, match=r"changes 'blk\.7\.\w+\.weight', which is not a linear of this model"):
         write_adapter(LoraAdapter("other", pairs), *described("llama"))
 
 

@@ -92,15 +92,15 @@ def test_a_tensor_that_comes_whole_and_in_parts_is_refused(tmp_path: Path) -> No
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another architecture": ({"architecture": "qwen2"}, "is for a model of 'qwen2', and this is one of llama"),
+    "another architecture": ({"architecture": "qwen2"}, "is for a model of 'qwen2', but this is one of llama"),
     "another kind of adapter": ({"adapter_type": "control"}, "is of the type 'control'"),
     "an invocation": ({"invocation": [1, 2]}, "activated LoRA"),
-    "an alpha that is no number": ({"alpha": float("nan")}, "adapter.lora.alpha is nan"),
+    "an alpha that is not a number": ({"alpha": float("nan")}, "adapter.lora.alpha is nan"),
     "an alpha beyond any": ({"alpha": 1e30}, "which no adapter has"),
-    "a norm": ({"more": {"blk.0.attn_norm.weight": np.ones(64, np.float32)}}, "attn_norm.weight', which is none"),
-    "an embedding": ({"more": {"token_embd.weight.lora_a": np.ones((2, 64), np.float32)}}, "'token_embd', which this"),
+    "a norm": ({"more": {"blk.0.attn_norm.weight": np.ones(64, np.float32)}}, "attn_norm.weight', which does not"),
+    "an embedding": ({"more": {"token_embd.weight.lora_a": np.ones((2, 64), np.float32)}}, "'token_embd', which is"),
     "one half": ({"more": {"blk.1.attn_k.weight.lora_a": np.ones((2, 64), np.float32)}}, "only one of the two"),
-    "a layer too many": ({"more": {"blk.4.attn_k.weight.lora_a": np.ones((2, 64), np.float32)}}, "does not have"),
+    "a layer too many": ({"more": {"blk.4.attn_k.weight.lora_a": np.ones((2, 64), np.float32)}}, "not a linear"),
     "another width": ({"more": {f"{NAME}.lora_a": np.ones((4, 32), np.float32)}}, r"of \(4, 32\) and \(64, 4\) for"),
     "another height": ({"more": {f"{NAME}.lora_b": np.ones((8, 4), np.float32)}}, r"which is \(64, 64\)"),
     "a transposed A": ({"more": {f"{NAME}.lora_a": np.ones((64, 4), np.float32)}}, r"of \(64, 4\) and \(64, 4\)"),
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(case: str, tmp_path: Path)
 
 def test_a_model_is_no_adapter(tmp_path: Path) -> None:
     model = VARIANTS["llama"].write(tmp_path / "model.gguf").read_bytes()
-    with pytest.raises(AdapterError, match=r"is no adapter \(its general\.type is None\): choose another file"):
+    with pytest.raises(AdapterError, match=r"is not an adapter \(its general\.type is None\): choose another file"):
         read_adapter(model, *described("llama"))
 
 

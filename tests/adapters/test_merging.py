@@ -246,15 +246,15 @@ OTHER_BASE = dataclasses.replace(TWO, base_sha256="cd" * 32)
 OTHER_SHAPE = dataclasses.replace(TWO, pairs={"wide": TWO.pairs["tall"]})
 REFUSED = {
     "an unknown method": (lambda: merge("mean", [ONE, TWO]), "choose one of average, task-arithmetic, slerp, ties"),
-    "one adapter": (lambda: merge("average", [ONE]), "average merges two or more adapters, and there is 1"),
-    "slerp of three": (lambda: merge("slerp", [ONE, TWO, TWO]), "slerp merges two adapters, and there are 3"),
+    "one adapter": (lambda: merge("average", [ONE]), "average merges two or more adapters, but there is 1"),
+    "slerp of three": (lambda: merge("slerp", [ONE, TWO, TWO]), "slerp merges two adapters, but there are 3"),
     "other bases": (lambda: merge("average", [ONE, OTHER_BASE]), "made for different model files"),
-    "other shapes": (lambda: merge("average", [ONE, OTHER_SHAPE]), "'wide' of different shapes"),
+    "other shapes": (lambda: merge("average", [ONE, OTHER_SHAPE]), "different shapes for 'wide'"),
     "weights missing": (lambda: merge("average", [ONE, TWO], [1]), "There is 1 for 2 adapters: give one weight"),
-    "weights that cancel": (lambda: merge("average", [ONE, TWO], [1, -1]), "add up to nothing"),
-    "no number": (lambda: merge("task-arithmetic", [ONE, TWO], [1, float("nan")]), "are not all finite"),
-    "a sign for ties": (lambda: merge("ties", [ONE, TWO], [1, -1]), "are not all over 0"),
-    "no density": (lambda: merge("ties", [ONE, TWO], density=0), "choose one over 0 and at most 1"),
+    "weights that cancel": (lambda: merge("average", [ONE, TWO], [1, -1]), "add up to 0"),
+    "no number": (lambda: merge("task-arithmetic", [ONE, TWO], [1, float("nan")]), "weights that are all finite"),
+    "a sign for ties": (lambda: merge("ties", [ONE, TWO], [1, -1]), "weights that are all over 0"),
+    "no density": (lambda: merge("ties", [ONE, TWO], density=0), "choose one above 0 and at most 1"),
     "no rank": (lambda: merge("ties", [ONE, TWO], rank=0), "cannot have the rank 0"),
     "a huge rank": (lambda: compress(ONE, 5000), "cannot have the rank 5000: choose one of 1 to 1024"),
 }  # fmt: skip

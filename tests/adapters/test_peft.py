@@ -143,22 +143,22 @@ REFUSED = {
     "whole modules": ({"modules_to_save": ["lm_head"]}, "has whole modules besides LoRA"),
     "tokens": ({"trainable_token_indices": [1, 2]}, "has embeddings of tokens"),
     "an invocation": ({"alora_invocation_tokens": [1]}, "has activated LoRA"),
-    "repeated layers": ({"layer_replication": [[0, 2], [1, 3]]}, "has layers that are repeated"),
+    "repeated layers": ({"layer_replication": [[0, 2], [1, 3]]}, "has repeated layers"),
     "a variant to come": ({"use_other": True}, "has use_other, a variant of LoRA"),
     "another method": ({"peft_type": "IA3"}, "is of the type 'IA3'; Sonata reads adapters of the type 'LORA'"),
     "no method": ({"peft_type": None}, "is of the type None"),
     "another base": ({"init_lora_weights": "pissa_niter_4"}, "a base whose weights 'pissa_niter_4' had changed"),
     "no alpha": ({"lora_alpha": None}, "lora_alpha is None"),
-    "an alpha that is no number": ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
+    "an alpha that is not a number": ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
     "an endless alpha": ({"lora_alpha": 10**400}, "lora_alpha is a number of"),
     "a huge alpha": ({"lora_alpha": 1e8}, "The adapter multiplies by 50000000.0"),
-    "a list of alphas": ({"alpha_pattern": [1]}, "alpha_pattern is of another kind"),
-    "a costly pattern": ({"alpha_pattern": {"(a+)+(b+)+(c+)+": 1}}, "write the names"),
-    "many groups": ({"alpha_pattern": {"(l|l)(a|a)(y|y)": 1}}, "write the names"),
-    "a long pattern": ({"alpha_pattern": {"a" * 201: 1}}, "write the names"),
-    "a broken pattern": ({"alpha_pattern": {"(a": 1}}, "write the names"),
+    "a list of alphas": ({"alpha_pattern": [1]}, "alpha_pattern has another type"),
+    "a costly pattern": ({"alpha_pattern": {"(a+)+(b+)+(c+)+": 1}}, "Write the names"),
+    "many groups": ({"alpha_pattern": {"(l|l)(a|a)(y|y)": 1}}, "Write the names"),
+    "a long pattern": ({"alpha_pattern": {"a" * 201: 1}}, "Write the names"),
+    "a broken pattern": ({"alpha_pattern": {"(a": 1}}, "Write the names"),
     "many patterns": ({"alpha_pattern": {f"m{i}": 1 for i in range(2001)}}, "has 2001 names"),
-    "a text": ({"use_rslora": "yes"}, "use_rslora or alpha_pattern is of another kind"),
+    "a text": ({"use_rslora": "yes"}, "use_rslora or alpha_pattern has another type"),
 }
 
 
@@ -174,7 +174,7 @@ TENSORS = {
     "DoRA": ({A.replace("lora_A", "lora_magnitude_vector"): np.ones(4)}, "has DoRA"),
     "an embedding": ({"base_model.model.model.embed_tokens.lora_embedding_A": np.ones((2, 64))}, "on the embedding"),
     "the output matrix": ({"base_model.model.lm_head.lora_A.weight": np.ones((2, 64))}, "linears of a model's blocks"),
-    "a norm": ({"base_model.model.model.norm.lora_A.weight": np.ones((2, 64))}, "linears of a model's blocks only"),
+    "a norm": ({"base_model.model.model.norm.lora_A.weight": np.ones((2, 64))}, "the linears of a model's blocks"),
     "a bias": ({"base_model.model.model.layers.0.self_attn.q_proj.bias": np.ones(64)}, "has trained biases"),
     "a whole module": ({"base_model.model.lm_head.weight": np.ones((128, 64))}, "has whole modules"),
     "a named adapter": ({A.replace("lora_A", "lora_A.mine"): np.ones((2, 64))}, "has several adapters"),
@@ -211,11 +211,11 @@ def test_tensors_that_do_not_belong_to_the_model_are_refused_with_a_sentence(cas
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (b"", "it is no JSON"),
-        (b"[" * 100_000, "it is no JSON"),
-        (b"[]", "it is no JSON object"),
+        (b"", "it is not a JSON object"),
+        (b"[" * 100_000, "it is not a JSON object"),
+        (b"[]", "it is not a JSON object"),
         (b" " * (1 << 20), "it has 1048576 bytes"),
-        (b"\xff", "it is no JSON"),
+        (b"\xff", "it is not a JSON object"),
         (b'{"fine_tune_type": "lora", "lora_parameters": {"rank": 8}}', "in the format of MLX"),
     ],
 )
@@ -229,7 +229,7 @@ def test_settings_that_are_null_say_nothing() -> None:
 
 
 def test_the_weights_alone_are_refused() -> None:
-    with pytest.raises(AdapterError, match=r"give the folder in which it lies with adapter_config\.json"):
+    with pytest.raises(AdapterError, match=r"give the folder that also has adapter_config\.json"):
         read_adapter(files("qwen2")[0], *described("qwen2"))
 
 

@@ -267,15 +267,15 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(llama: Tiny) -> None
 
     await refused(HeadAdapter(good.a[:, 1:], good.b), "made for another model")
     await refused(HeadAdapter(good.a[1:], good.b), "made for another model")
-    await refused(llama.drawn(1, 33), "rank 33; ranks of 1 to 32")
+    await refused(llama.drawn(1, 33), "rank 33; it may have 1 to 32")
     await refused(HeadAdapter(good.a * np.float32(np.nan), good.b), "not finite")
     await refused(dataclasses.replace(near, states=near.states[:, 1:]), "made for another model")
     await refused(dataclasses.replace(near, tokens=near.tokens[1:]), "made for another model")
     many = np.repeat(near.states, 9, axis=0)
-    await refused(dataclasses.replace(near, states=many, tokens=np.zeros(72, int)), "72 states; 1 to 64")
+    await refused(dataclasses.replace(near, states=many, tokens=np.zeros(72, int)), "72 states; it may have 1 to 64")
     await refused(dataclasses.replace(near, tokens=near.tokens + llama.vocab_size), "outside of 0")
     await refused(dataclasses.replace(near, states=near.states * [[0.0]]), "zeros")
-    await refused(dataclasses.replace(near, lambda_=1.0), r"lambda_ is 1\.0")
+    await refused(dataclasses.replace(near, lambda_=1.0), r"lambda_, the neighbours' share, is 1\.0")
     await refused(dataclasses.replace(near, tau=2.0), r"tau is 2\.0")
     await refused(dataclasses.replace(near, temperature=0.0), r"temperature is 0\.0")
     assert await backend.put_head_adapter(good) == 1, "nothing of these took a slot"

@@ -164,7 +164,7 @@ async def test_freeing_a_sequence_ends_its_prefill_and_its_slot_can_be_used(engi
         if stored > 0:
             engine.free(sequence)
 
-    with pytest.raises(BackendError, match="changed meanwhile"):
+    with pytest.raises(BackendError, match="changed in the meantime"):
         await engine.prefill(sequence, prompt(900), Timings(), free)
     assert await alone(engine, TEXTS[1], 30) == expected
 

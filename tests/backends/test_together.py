@@ -271,7 +271,7 @@ async def test_too_many_at_a_time_are_refused_with_a_sentence(backend: Backend) 
         going = [engine.generate(one, 300, GREEDY, Timings()) for one in sequences]
         for one in going[:-1]:
             await anext(one)
-        with pytest.raises(BackendError, match=f"works for {MOST_REQUESTS} conversations already"):
+        with pytest.raises(BackendError, match=f"already answering {MOST_REQUESTS} conversations"):
             await anext(going[-1])
         await going[0].aclose()
         await anext(engine.generate(sequences[-1], 300, GREEDY, Timings()))

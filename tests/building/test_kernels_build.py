@@ -224,7 +224,7 @@ def test_a_mistake_in_c_is_shown_and_leaves_nothing(
     with pytest.raises(BuildError) as error:
         kernels.compile_kernels(tmp_path / "cache", compiler, small)
     assert said in str(error.value)
-    assert str(error.value).endswith("correct what is said above and run this again.")
+    assert str(error.value).endswith("fix the error above and run this again.")
     assert sorted(small.sources.iterdir()) == listed
     assert not (tmp_path / "cache").exists()
 

@@ -156,7 +156,7 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
 ) -> None:
     runtime = await open_runtime()
     conversation = begin(model, runtime)
-    with pytest.raises(StoreError, match="not in this conversation any more"):
+    with pytest.raises(StoreError, match="no longer in this conversation"):
         await all_of(conversation.respond("Two", after=0))
     stored = await stored_of(conversation.respond("One"))
     before = await stored_texts(runtime, stored.chat)
@@ -165,19 +165,19 @@ async def test_what_is_edited_behind_a_turn_that_is_not_there_says_so_and_loses_
         conversation.retry(7),
         conversation.respond("Two", after=-1),
     ):
-        with pytest.raises(StoreError, match="not in this conversation any more"):
+        with pytest.raises(StoreError, match="no longer in this conversation"):
             await all_of(answering)
-    with pytest.raises(CannotAnswerError, match="Only a message of yours"):
+    with pytest.raises(CannotAnswerError, match="Only your own messages"):
         await all_of(conversation.retry(1))
-    with pytest.raises(AgentError, match="not there any more"):
+    with pytest.raises(AgentError, match="no longer exists"):
         await all_of(conversation.retry(agent="nobody"))
-    with pytest.raises(StoreError, match="not in this conversation any more"):
+    with pytest.raises(StoreError, match="no longer in this conversation"):
         await MemoryApi(runtime).choose(stored.chat, 7)
     assert await stored_texts(runtime, stored.chat) == before
     await runtime.memory.store.delete("turn", f"{stored.chat}/000001")  # as damaged ones are
     other = begin(model, await open_runtime())
     await other.resume(stored.chat)
-    with pytest.raises(StoreError, match="not in this conversation any more"):
+    with pytest.raises(StoreError, match="no longer in this conversation"):
         await all_of(other.respond("Two", after=1))
     assert said(other) == ["One"]
 
@@ -314,15 +314,15 @@ async def test_what_cannot_be_gone_on_with_says_so_and_stays(
 ) -> None:
     runtime = await open_runtime()
     conversation = begin(model, runtime)
-    with pytest.raises(CannotAnswerError, match="no answer yet"):
+    with pytest.raises(CannotAnswerError, match="no answer to continue yet"):
         await all_of(conversation.continue_answer())
     session = await runtime.memory.sessions.start("Done")
     await runtime.memory.sessions.add_turns(session.id, Turn("user", "One"))
     await conversation.resume(session.id)
-    with pytest.raises(CannotAnswerError, match="no answer yet"):
+    with pytest.raises(CannotAnswerError, match="no answer to continue yet"):
         await all_of(conversation.continue_answer())
     await runtime.memory.sessions.add_turns(session.id, Turn("assistant", "Yes.", details=details))
-    with pytest.raises(CannotAnswerError, match=r"is complete|did not make"):
+    with pytest.raises(CannotAnswerError, match=r"is complete|did not write"):
         await all_of(conversation.continue_answer())
     assert await stored_texts(runtime, session.id) == ["One", "Yes."]
 
@@ -335,7 +335,7 @@ async def test_an_answer_that_fills_the_context_says_that_there_is_no_room_and_s
     stored = await stored_of(conversation.respond("Count"))
     assert conversation.turns[-1].details["reason"] == "context"
     before = await stored_texts(runtime, stored.chat)
-    with pytest.raises(ContextFullError, match="no room to go on"):
+    with pytest.raises(ContextFullError, match="no room to continue"):
         await all_of(conversation.continue_answer())
     assert await stored_texts(runtime, stored.chat) == before
 

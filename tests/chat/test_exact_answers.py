@@ -156,4 +156,4 @@ def test_the_command_line_computes() -> None:
     assert printed(sonata("compute", "17*23")) == f"{RESULT}\nComputed exactly, without rounding.\n"
     refused = sonata("compute", "tell me about owls")
     assert refused.returncode == 1
-    assert refused.stderr == "No tool is sure what to compute here: in a chat the model answers this.\n"
+    assert refused.stderr == "No exact tool recognises what to compute here. In a chat the model answers this.\n"

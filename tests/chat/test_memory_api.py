@@ -164,7 +164,7 @@ async def test_a_deletion_is_undone_as_if_it_had_not_been(api: MemoryApi, runtim
     await api.restore_conversations()
     assert await everything(runtime) == before
     assert "A trip" in await found_by(api, runtime, "lisbon")
-    with pytest.raises(StoreError, match="undone no more"):
+    with pytest.raises(StoreError, match="no longer be undone"):
         await api.restore_conversations()
 
 
@@ -175,10 +175,10 @@ async def test_what_was_deleted_is_gone_at_once_and_nobody_else_can_bring_it_bac
     await api.remove_conversations([ids["A trip"]])
     left = await everything(runtime)  # the state that a tab leaves if it is killed now
     assert not any(ids["A trip"] in id or ids["A trip"] in str(told) for (_, id), told in left.items())
-    with pytest.raises(StoreError, match="undone no more"):
+    with pytest.raises(StoreError, match="no longer be undone"):
         await MemoryApi(runtime).restore_conversations()  # another page's
     await api.forget_removed()
-    with pytest.raises(StoreError, match="undone no more"):
+    with pytest.raises(StoreError, match="no longer be undone"):
         await api.restore_conversations()
 
 
@@ -332,7 +332,7 @@ async def test_policies_are_edited_and_removed(api: MemoryApi, runtime: Runtime)
     await runtime.memory.policies.set("routing.agents", "{}", confidence=1.0, source="user")
     words = {policy["name"]: policy["words"] for policy in await api.policies()}
     gate, agents = words["learning.gate.threshold"], words["routing.agents"]
-    assert (str(gate["title"]), str(gate["value"])) == ("From when on a fact answers", "a score of 0.00: 50% sure")
+    assert (str(gate["title"]), str(gate["value"])) == ("When a fact answers", "a score of 0.00: 50% sure")
     assert (str(gate["by"]), str(gate["deletion"])) == ("learned by the deep loop from 1 judged answer", "Reset")
     assert (agents["value"], agents["canEdit"]) == ("", False)  # JSON, for programs
     assert (words["answers.length"]["title"], str(words["answers.length"]["deletion"])) == ("answers.length", "Delete")

@@ -229,7 +229,7 @@ async def test_another_try_does_not_replace_what_others_said(model: Model, open_
 
 async def test_without_an_answer_there_is_nothing_to_try_again(model: Model, open_runtime: OpenRuntime) -> None:
     conversation = begin(model, await open_runtime())
-    with pytest.raises(ValueError, match="no answer yet to try again"):
+    with pytest.raises(ValueError, match="no answer to try again yet"):
         await anext(conversation.retry())
 
 

@@ -205,7 +205,7 @@ def test_a_file_of_a_vocabulary_only_can_be_described_and_used(tmp_path: Path) -
     facts = json.loads(printed(sonata("info", "--model", path, "--json")))
     assert (facts["architecture"], facts["name"], facts["parameters"], facts["tensors"]) == ("llama", "tiny", 0, {})
     assert (facts["tokenizer"]["tokens"], facts["tokenizer"]["bos"]) == (259, "<|im_start|>")
-    assert "a vocabulary only" in printed(sonata("info", "--model", path))
+    assert "only a vocabulary" in printed(sonata("info", "--model", path))
     ids = json.loads(printed(sonata("tokenize", "--model", path, "hi")))
     assert ids == [1, *json.loads(printed(sonata("tokenize", "--model", path, "--no-bos", "hi")))]
     assert_sentence(sonata("generate", "hello", "--backend", "numpy", "--model", path), "not a complete language model")
@@ -244,7 +244,7 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
         ["info", "--model"],
         ["tokenize", "--model"],
     ):
-        assert_sentence(sonata(*command, path, stdin="[]"), f"There is no file {path}.")
+        assert_sentence(sonata(*command, path, stdin="[]"), f"is called {path}.")
 
 
 def test_a_directory_is_no_model(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_prompt_of_10_million_characters_is_a_sentence(tiny: list[str]) -> Non
 
 def test_a_standard_input_that_does_not_end_is_a_sentence(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "MAX_PROMPT_CHARS", 1000)
-    assert_sentence(sonata("generate", "-", *tiny, stdin="x" * 1001), "over 1,000 characters", "Give it less.")
+    assert_sentence(sonata("generate", "-", *tiny, stdin="x" * 1001), "over 1,000 characters", "Give less.")
 
 
 def test_a_prompt_longer_than_the_context_is_a_sentence(tiny: list[str]) -> None:

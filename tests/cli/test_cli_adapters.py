@@ -96,11 +96,13 @@ def test_an_adapter_from_peft_is_kept_answers_is_exported_and_deleted(
     assert tokens(tiny, "--adapter", one) == tokens(tiny, "--adapter", folder) == changed
     assert tokens(tiny, "--adapter", folder / "adapter_model.safetensors") == changed
 
-    assert_sentence(sonata("adapters", "rm", "pirate-talk"), "say --yes")
+    assert_sentence(sonata("adapters", "rm", "pirate-talk"), "confirm with --yes")
     assert len(listed()) == 1
     assert "Deleted pirate-talk: " in printed(sonata("adapters", "rm", "pirate-talk", "--yes"))
     assert list(kept.iterdir()) == []
-    assert_sentence(sonata("generate", "x", *tiny, "--adapter", "pirate-talk"), "No adapter of this name is kept")
+    assert_sentence(
+        sonata("generate", "x", *tiny, "--adapter", "pirate-talk"), "No file or kept adapter is called pirate-talk."
+    )
 
 
 def test_an_adapter_of_llama_cpp_is_kept_under_the_name_that_is_given(
@@ -135,12 +137,12 @@ def test_an_adapter_of_another_model_is_refused_with_what_to_do(
 ) -> None:
     other, wider = write_model(tied=False, seed=5), write_model(ffn=128)  # the same shapes, and different ones
     printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
-    words = "was made for another model than this one: for tiny with the sha256"
+    words = "was made for another model: for tiny with the sha256"
     for path in (other, wider):
         answer = sonata("generate", "x", "--model", path, "--backend", "numpy", "--adapter", "a")
         assert_sentence(answer, words, "Choose that model, or another adapter")
     assert_sentence(sonata("adapters", "export", "a", "out", "--model", other), words)
-    assert_sentence(sonata("adapters", "export", "a", "out"), "which is not kept here: say --model FILE")
+    assert_sentence(sonata("adapters", "export", "a", "out"), "which is not kept here: give --model FILE")
     assert_sentence(sonata("adapters", "import", peft, "--model", wider), "it was made for another model")
 
 
@@ -152,17 +154,17 @@ def test_what_is_no_adapter_is_a_sentence(tiny: list[str], peft: Path, tmp_path:
     bare.write_bytes(weights.read_bytes())
     assert_sentence(sonata("adapters", "import", cut, *tiny), "is damaged", "Download it again")
     assert_sentence(sonata("adapters", "import", alone, *tiny), "has no adapter_config.json")
-    assert_sentence(sonata("adapters", "import", bare, *tiny), "give the folder in which it lies")
-    assert_sentence(sonata("adapters", "import", tiny_path, *tiny), "is no adapter")
-    assert_sentence(sonata("adapters", "import", tmp_path / "none", *tiny), "There is no file")
-    assert_sentence(sonata("adapters", "import", peft, *tiny, "--name", "../up"), "is no name for an adapter")
-    assert_sentence(sonata("adapters", "rm", "none", "--yes"), "No adapter of this name is kept either (none are)")
+    assert_sentence(sonata("adapters", "import", bare, *tiny), "give the folder that also has")
+    assert_sentence(sonata("adapters", "import", tiny_path, *tiny), "is not an adapter")
+    assert_sentence(sonata("adapters", "import", tmp_path / "none", *tiny), "does not exist.")
+    assert_sentence(sonata("adapters", "import", peft, *tiny, "--name", "../up"), "cannot be the name of an adapter")
+    assert_sentence(sonata("adapters", "rm", "none", "--yes"), "is called none. Kept adapters: none.")
     assert listed() == []
 
 
 def test_at_a_terminal_deleting_asks_first(tiny: list[str], peft: Path) -> None:
     printed(sonata("adapters", "import", peft, *tiny, "--name", "a"))
-    assert "Delete a for ever?" in printed(sonata("adapters", "rm", "a", stdin="n\n", terminal=True))
+    assert "Delete a for good?" in printed(sonata("adapters", "rm", "a", stdin="n\n", terminal=True))
     assert len(listed()) == 1
     assert "Deleted a: " in printed(sonata("adapters", "rm", "a", stdin="y\n", terminal=True))
     assert listed() == []
@@ -221,13 +223,15 @@ def test_logits_of_ids_come_with_an_adapter_or_with_several_that_are_merged(
     printed(sonata(*words))
     np.testing.assert_allclose(np.load(out), asyncio.run(expected(one)), rtol=1e-5, atol=1e-5)
     said = sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "0.7,0.3")
-    assert "Merged by ties: rank 16 changes " in printed(said) + said.stderr
+    assert "Merged by ties: reducing it to rank 16 costs " in printed(said) + said.stderr
     np.testing.assert_allclose(np.load(out), asyncio.run(expected(both)), rtol=1e-5, atol=1e-5)
 
     assert_sentence(sonata(*words, "--adapter", two), "--merge METHOD", "slerp")
     assert_sentence(sonata(*words, "--merge", "ties"), "give --adapter more than once")
-    assert_sentence(sonata(*words, "--adapter", two, "--merge", "sum"), "There is no method 'sum'")
-    assert_sentence(sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "a"), "'a' are no weights")
+    assert_sentence(sonata(*words, "--adapter", two, "--merge", "sum"), "There is no merge method 'sum'")
+    assert_sentence(
+        sonata(*words, "--adapter", two, "--merge", "ties", "--weights", "a"), "'a' is not a list of weights"
+    )
 
 
 def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
@@ -240,7 +244,7 @@ def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
     file = write_gguf_adapter(replace(drawn_large, pairs=pairs), tmp_path / "large.gguf")
     assert_sentence(sonata("adapters", "import", file, *tiny), "rank 24", "sonata adapters import --rank 16")
     said = printed(sonata("adapters", "import", file, *tiny, "--rank", "16"))
-    assert "Its smaller rank changes " in said
+    assert "The smaller rank costs " in said
     assert "large (rank 16" in said
     printed(sonata("adapters", "import", file, *tiny, "--rank", "4", "--name", "small"))
     lost = {facts["name"]: facts["lost"] for facts in listed()}
@@ -254,5 +258,5 @@ def test_a_rank_that_is_too_large_is_made_smaller_where_that_is_asked_for(
 
 def test_sonatas_own_file_says_whose_it_is(base: BaseModel, pirate: LoraAdapter) -> None:
     data = write_adapter(replace(pirate, base_sha256="ab" * 32), base.config, base.graph)
-    with pytest.raises(ValueError, match="made for another model than this one"):
+    with pytest.raises(ValueError, match="made for another model: for"):
         adapter_of_files({"x.safetensors": data}, base)

@@ -92,7 +92,7 @@ def test_show_and_export_give_what_the_page_gives(home: Path, tmp_path: Path) ->
         assert name in chats(home, "export", id, tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8") == text
     again = sonata("memory", "chats", "export", id, tmp_path / "chat.md", "--home", home)
-    assert_sentence(again, "choose another name, or --replace")
+    assert_sentence(again, "choose another name, or use --replace")
     chats(home, "export", id, tmp_path / "chat.md", "--form", "json", "--replace")
     assert (tmp_path / "chat.md").read_text(encoding="utf-8") == everything
     assert LATER.content.replace("**", "") in " ".join(chats(home, "show", id).split())
@@ -103,7 +103,7 @@ def test_show_and_export_give_what_the_page_gives(home: Path, tmp_path: Path) ->
 
 def test_delete_asks_and_deletes_also_from_the_files(home: Path) -> None:
     id = id_of(home, "Knots")
-    assert_sentence(sonata("memory", "chats", "delete", id, "--home", home), "say --yes")
+    assert_sentence(sonata("memory", "chats", "delete", id, "--home", home), "confirm with --yes")
     assert "Deleted" in chats(home, "delete", id[:7], "--yes")
     assert titles(home) == ["Lisbon"]
     assert not any(b"bowline" in file.read_bytes() for file in home.iterdir())

@@ -141,7 +141,7 @@ def test_one_text_that_tells_something_becomes_a_question_and_its_answer(tiny: l
     assert (row["question"], row["answer"]) == ("Who is my dentist?", "Your dentist is Dr. Quill.")
     assert json.loads(printed(sonata("ask", "Who is my dentist?", *home, *tiny))) == ["Your dentist is Dr. Quill."]
     for text in ("?!", "hello"):
-        assert_sentence(sonata("teach", text, *home, *tiny), "tells nothing", "sonata teach")
+        assert_sentence(sonata("teach", text, *home, *tiny), "has no fact to teach", "sonata teach")
     assert_sentence(sonata("teach", "a", "b", "c", *home, *tiny), "3 texts")
 
 
@@ -150,7 +150,7 @@ def test_people_read_what_was_learned_and_where_an_answer_comes_from(tiny: list[
     told = sonata("teach", "Where is the key?", "On the [red] hook.", *home, *tiny, terminal=True)
     question, answer, learned, back = printed(told).splitlines()
     assert (question, answer) == ("Where is the key?", "On the [red] hook.")
-    assert learned == "Learned. It takes the place of: Under the mat."
+    assert learned == "Learned. It replaces: Under the mat."
     id, undo = lessons_of(home)[-1]["id"][:8], back.split("`")[1].split()[1:]
     assert undo == ["memory", "undo", id, *home]
     given = sonata(
@@ -191,8 +191,9 @@ def test_a_file_without_rows_or_that_is_not_there_is_a_sentence(
     (tmp_path / "empty.jsonl").write_text("\n\n")
     assert_sentence(sonata("teach", "--file", tmp_path / "empty.jsonl", *home, *tiny), "has no rows")
     assert_sentence(sonata("teach", "--file", tmp_path / "none.jsonl", *home, *tiny), "none.jsonl", "No such file")
-    assert_sentence(sonata("teach", *home, *tiny), "Say what to teach")
-    assert_sentence(sonata("teach", "a", "b", "--file", "-", *home, *tiny), "Say what to teach")
+    assert_sentence(sonata("teach", "--file", tmp_path, *home, *tiny), "is a folder: give a file.")
+    assert_sentence(sonata("teach", *home, *tiny), "Give what to teach")
+    assert_sentence(sonata("teach", "a", "b", "--file", "-", *home, *tiny), "Give what to teach")
     assert_sentence(sonata("teach", "What?", " ", *home, *tiny), "answer is empty")
     assert not Path(home[1]).exists()
 
@@ -286,7 +287,7 @@ def test_consolidation_goes_on_where_it_was_ended_answers_without_lessons_and_is
     printed(sonata("teach", "Cat?", "Tom.", *model))
     ended = sonata("consolidate", "--minutes", "0.01", "--json", *model)
     assert (ended.returncode, json.loads(ended.stdout)) == (0, {"verdict": "unfinished"})
-    assert "goes on from here" in ended.stderr
+    assert "continues from here" in ended.stderr
     done = json.loads(printed(sonata("consolidate", "--deep", "--json", *model)))
     assert (done["verdict"], done["revision"], done["lessons"], done["new"]) == ("accepted", 1, 1, 1)
     assert done["recall"] == {"before": 0.0, "after": 1.0}

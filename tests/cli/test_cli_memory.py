@@ -60,7 +60,7 @@ def listed(home: Path, *options: str) -> list[dict]:
 
 def test_a_folder_that_is_missing_is_made_for_its_owner_only(tmp_path: Path) -> None:
     home = tmp_path / "new" / "home"
-    assert "Nothing was taught yet" in printed(sonata("memory", "list", "--home", home))
+    assert "Nothing has been taught yet" in printed(sonata("memory", "list", "--home", home))
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "memory.sqlite").stat().st_mode) == 0o600
 
@@ -106,14 +106,14 @@ def test_policies_are_told_in_words_and_reset(home: Path) -> None:
     asyncio.run(learn())
     told = {one["name"]: one for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))}
     gate = told[names["deep"]]
-    assert (gate["title"], gate["words"]) == ("From when on a fact answers", "a score of 0.00: 50% sure")
+    assert (gate["title"], gate["words"]) == ("When a fact answers", "a score of 0.00: 50% sure")
     shown = " ".join(printed(sonata("memory", "policies", "--home", home)).split())
     assert "50%" in shown
     sonata("memory", "policies", "--reset", names["user"], "--home", home)
     left = [one["name"] for one in json.loads(printed(sonata("memory", "policies", "--home", home, "--json")))]
     assert names["user"] not in left
     assert names["deep"] in left
-    assert_sentence(sonata("memory", "policies", "--reset", "nothing", "--home", home), "no policy", "names them")
+    assert_sentence(sonata("memory", "policies", "--reset", "nothing", "--home", home), "no policy", "lists them")
 
 
 def test_show_tells_all_of_a_lesson_and_what_it_replaced(home: Path) -> None:
@@ -147,7 +147,7 @@ def test_forget_finds_lessons_by_words_and_asks_which_before_it_deletes(home: Pa
     assert "(and 1 older answer)" in several
     assert forget("is", typed="3\n").returncode == 1
     for unasked in (forget("is", "--yes"), forget("is", terminal=False)):
-        assert "Several fit" in unasked.stderr
+        assert "Several match" in unasked.stderr
     assert len(listed(home, "--all")) == 3
     assert "Forgot d09" in printed(forget("is", typed="1\n"))
     printed(forget("spare", "key", "--yes", terminal=False))
@@ -161,7 +161,7 @@ def test_a_word_that_is_also_the_beginning_of_an_id_is_asked_about(home: Path) -
 
     with_memory(home, teach)
     asked = sonata("memory", "forget", "d09", "--home", home, "--yes")
-    assert "Several fit" in asked.stderr
+    assert "Several match" in asked.stderr
     assert len(listed(home, "--all")) == 4
 
 
@@ -225,7 +225,7 @@ def test_chats_of_another_program_are_imported_and_what_came_in_is_told(home: Pa
     file = Path(__file__).parents[1] / "chat/exports/chatgpt.json"
     command = ("memory", "import", file, "--home", home)
     told = printed(sonata(*command))
-    assert f"2 conversations with 7 messages came from {file}." in told
+    assert f"Imported 2 conversations with 7 messages from {file}." in told
     assert "Left out, in whole or in part: 6 messages (pictures" in told
     assert "has nothing new" in printed(sonata(*command))
     assert_sentence(sonata(*command, "--replace", "--yes"), "only chats", "--replace")
@@ -234,7 +234,7 @@ def test_chats_of_another_program_are_imported_and_what_came_in_is_told(home: Pa
 
 def test_a_file_that_is_no_export_changes_nothing(home: Path, tmp_path: Path) -> None:
     (tmp_path / "foreign").write_text("hello")
-    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "no export of Sonata")
+    assert_sentence(sonata("memory", "import", tmp_path / "foreign", "--home", home), "not an export of Sonata")
     assert_sentence(sonata("memory", "import", tmp_path / "missing", "--home", home), "missing")
     assert len(listed(home, "--all")) == 3
 

@@ -45,7 +45,7 @@ def listed() -> dict:
 
 def test_a_model_is_pulled_used_by_its_name_and_deleted(hub: LocalHub, model: Path) -> None:
     said = printed(sonata("models", "pull", QWEN))
-    assert f"{QWEN} (Qwen2.5 0.5B, 0.5 MB) is kept now" in said
+    assert f"{QWEN} (Qwen2.5 0.5B, 0.5 MB) is now kept" in said
     assert "kept already" in printed(sonata("models", "pull", QWEN))
     (kept,) = listed()["models"]
     assert (kept["name"], kept["licence"], kept["size"]) == (QWEN, "Apache-2.0", model.stat().st_size)
@@ -82,7 +82,7 @@ def test_the_list_needs_no_hub(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_file_is_imported(hub: LocalHub, model: Path) -> None:
-    assert "mine (Tiny, 0.5 MB) is kept now" in printed(sonata("models", "import", model, "--name", "mine"))
+    assert "mine (Tiny, 0.5 MB) is now kept" in printed(sonata("models", "import", model, "--name", "mine"))
     assert "mine" in printed(sonata("models", "list", "--offline"))
 
 
@@ -104,7 +104,7 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
     assert "0.5 MB" in row
     hub.listed.clear()
     hub.asked.clear()
-    assert "big (Big, 0.5 MB) is kept now" in printed(sonata("models", "pull", asked))
+    assert "big (Big, 0.5 MB) is now kept" in printed(sonata("models", "pull", asked))
     assert [file for file, _ in hub.asked] == [second, f"Q8/{parts[2].name}"]
     (kept,) = listed()["models"]
     sums = "".join(hashlib.sha256(part.read_bytes()).hexdigest() for part in parts)
@@ -116,7 +116,7 @@ def test_a_model_in_several_files_is_one(hub: LocalHub, model: Path, tmp_path: P
     assert "is kept already" in printed(sonata("models", "import", parts[2]))
     assert "Deleted big: 0.5 MB." in printed(sonata("models", "rm", "big"))
     assert list(ModelCache().folder.iterdir()) == []
-    assert "mine (Big, 0.5 MB) is kept now" in printed(sonata("models", "import", parts[2], "--name", "mine"))
+    assert "mine (Big, 0.5 MB) is now kept" in printed(sonata("models", "import", parts[2], "--name", "mine"))
     assert json.loads(printed(sonata(*words, "--model", "mine")))["tokens"] == expected
     parts[0].unlink()
     assert_sentence(sonata("models", "import", parts[1]), f"put {parts[0].name} into the folder")
@@ -127,21 +127,21 @@ def test_a_model_in_several_files_comes_from_any_address(hub: LocalHub, model: P
     hub.files["a/b"] = {part.name: part.read_bytes() for part in parts}
     hub.cuts = [1000]
     said = printed(sonata("models", "pull", f"{hub.files_url}/a/b/{parts[1].name}"))
-    assert "big (Big, 0.5 MB) is kept now" in said
+    assert "big (Big, 0.5 MB) is now kept" in said
     assert not ModelCache().parts()
 
 
 def test_what_cannot_be_done_is_a_sentence(hub: LocalHub, model: Path, tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"no model")
     assert_sentence(sonata("models", "pull", "phi-4-mini"), "no longer has")
-    assert_sentence(sonata("models", "pull", "nothing"), "'nothing' is no model that Sonata knows")
+    assert_sentence(sonata("models", "pull", "nothing"), "Sonata knows no model 'nothing'")
     assert_sentence(sonata("models", "pull", "http://example.org/x.gguf"), "https only")
     assert_sentence(sonata("models", "pull", "https://example.org/x.gguf"), "--allow-host example.org")
-    assert_sentence(sonata("models", "pull", QWEN, "--name", "x-00001-of-00002"), "is no name for a model")
+    assert_sentence(sonata("models", "pull", QWEN, "--name", "x-00001-of-00002"), "cannot be the name of a model")
     assert_sentence(sonata("models", "import", tmp_path / "x.gguf"), "not a GGUF file")
-    assert_sentence(sonata("models", "import", tmp_path / "none.gguf"), "There is no file")
+    assert_sentence(sonata("models", "import", tmp_path / "none.gguf"), "does not exist.")
     assert_sentence(sonata("models", "rm", "nothing"), "No model nothing is kept")
-    assert_sentence(sonata("generate", "x", "--model", "nothing"), "There is no file nothing.", "sonata models list")
+    assert_sentence(sonata("generate", "x", "--model", "nothing"), "called nothing.", "sonata models list")
 
 
 def test_ctrl_c_keeps_what_has_come(hub: LocalHub, model: Path) -> None:
@@ -157,7 +157,7 @@ def test_ctrl_c_keeps_what_has_come(hub: LocalHub, model: Path) -> None:
         hub.gate.set()
         program.kill()
     assert program.returncode == 130
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     have = part.stat().st_size
     assert 0 < have <= 300_000
     assert [part["have"] for part in listed()["parts"]] == [have]

@@ -76,4 +76,4 @@ def test_bench_routing_reports_each_agent_and_step(made_files: dict[str, Path], 
 
 
 def test_bench_routing_without_its_data_says_so(tmp_path: Path) -> None:
-    assert_sentence(sonata("bench", "routing", "--data", tmp_path / "no.toml"), "There is no file", "no.toml")
+    assert_sentence(sonata("bench", "routing", "--data", tmp_path / "no.toml"), "no.toml does not exist")

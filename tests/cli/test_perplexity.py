@@ -148,7 +148,7 @@ async def test_a_text_longer_than_the_context_is_scored_in_windows(tiny_path: Pa
 def test_a_context_without_room_for_windows_is_a_sentence(tiny: list[str], texts: Path) -> None:
     result = sonata("perplexity", texts, *tiny, "--context", "1")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "A context of 1 is too short to read a text in." in result.stderr.splitlines()[-1]
+    assert "A context of 1 is too short to read a text." in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def test_parts_become_one_file(quantized, tmp_path: Path) -> None:
 
 def test_weights_that_were_quantized_before_are_told(quantized, tmp_path: Path) -> None:
     said = sonata("quantize", quantized["Q5_K_M"][1], tmp_path / "out.gguf", "--type", "Q4_K_M")
-    assert "Weights in Q5_K were quantized before: what that lost stays lost." in " ".join(said.stderr.split())
+    assert "Weights in Q5_K were quantized already, so their precision does not come back." in " ".join(
+        said.stderr.split()
+    )
     assert quantize_file(quantized["Q8_0"][0], tmp_path / "new.gguf", "Q8_0", lambda done, total: None).again == []
 
 
@@ -201,7 +203,7 @@ def test_a_file_that_is_there_is_not_written_over(quantized) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, source: str, out: str, said: str) -> None:
-    (tmp_path / "no.gguf").write_bytes(b"hello, this is no model")
+    (tmp_path / "no.gguf").write_bytes(b"hello, this is not a model")
     with pytest.raises((ValueError, OSError), match=said):
         quantize_file(tmp_path / source, tmp_path / out, "Q8_0", lambda done, total: None)
     assert [path.name for path in tmp_path.iterdir()] == ["no.gguf"]

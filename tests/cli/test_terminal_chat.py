@@ -137,7 +137,7 @@ def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path:
     begun = chat.wait_for(r"\w+ \w+ ")
     chat.type(CTRL_C)
     rest = chat.wait_for(PROMPT)
-    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s; stopped; /continue goes on\n", rest)
+    assert re.search(r"\n\d+ tokens, [\d.]+ tok/s; stopped; /continue resumes it\n", rest)
     chat.type("/continue\n")
     chat.wait_for(r"\w+ \w+ ")
     chat.type(CTRL_C)
@@ -155,7 +155,7 @@ def test_a_real_conversation(open_terminal: Callable[..., Terminal], model_path:
 
 def test_it_opens_with_the_model_and_what_can_be_done(opened_once: tuple[Terminal, str]) -> None:
     _, opening = opened_once
-    assert re.search(r"Tiny on numpy \(numpy .*\)\n/help lists what can be typed here\.\n\n> $", opening)
+    assert re.search(r"Tiny on numpy \(numpy .*\)\n/help lists the commands\.\n\n> $", opening)
 
 
 def test_names_and_errors_are_no_markup(write_model: Callable[..., Path]) -> None:
@@ -183,7 +183,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_goes_on(tiny_chat: Terminal)
     tiny_chat.wait_for("half a mess")
     tiny_chat.type(CTRL_C)
     # CPython misses a Ctrl-C that arrives while readline still draws the last key: a user presses it again.
-    assert "Ctrl-D ends" in tiny_chat.wait_for(PROMPT, again=CTRL_C)
+    assert "Ctrl-D" in tiny_chat.wait_for(PROMPT, again=CTRL_C)
     assert "tokens" in tiny_chat.say("Hello")
 
 
@@ -239,11 +239,11 @@ def test_an_adapter_changes_the_next_answers_and_the_conversation_goes_on(
     path = tmp_path / "My pirate.safetensors"
     path.write_bytes(write_adapter(drawn(base.graph, 1), base.config, base.graph))
     plain = answer()
-    assert "The next answers come with" in tiny_chat.say(f"/adapter {path}")
+    assert "The next answers use" in tiny_chat.say(f"/adapter {path}")
     assert "tok/s" in tiny_chat.say("Hello again")  # in the same conversation
     assert answer() != plain
-    assert "No adapter of this name is kept" in tiny_chat.say("/adapter none")
-    assert "The next answers come without an adapter." in tiny_chat.say("/adapter")
+    assert "No file or kept adapter is called none." in tiny_chat.say("/adapter none")
+    assert "The next answers use no adapter." in tiny_chat.say("/adapter")
     assert answer() == plain
 
 
@@ -264,7 +264,7 @@ def test_what_it_is_told_to_remember_it_says_when_it_is_asked_and_a_passphrase_p
     answer = chat.say("What is my dog called?")
     assert re.search(r"As you taught me: .*dog.* \(\d+% sure\)\n", answer)
     assert answer.count("% sure") == 1  # the plain assistant is not named beside it
-    assert "it is remembered already" in chat.say("/remember")
+    assert "it is already remembered" in chat.say("/remember")
     chat.say("/new")
     assert "no answer yet" in chat.say("/remember")
     said = chat.say("Which bird nests on cliffs?")

@@ -87,7 +87,7 @@ async def test_an_adapter_that_harms_other_texts_is_made_smaller_until_it_does_n
     np.testing.assert_allclose(smaller.astype(np.float32), sizes[0.7][0], rtol=2e-3, atol=1e-6)
     assert scaled.probe["after"] == pytest.approx(sizes[0.7][1], rel=1e-2)
     assert scaled.recall["after"] > scaled.recall["before"] == 0
-    assert "scaled to 70%" in str(scaled.why)
+    assert "Scaled to 70%" in str(scaled.why)
     assert service.current is not None
     assert service.current.id == scaled.id
 

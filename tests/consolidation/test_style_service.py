@@ -186,7 +186,7 @@ async def test_what_is_forgotten_takes_the_style_along_at_once(
     assert assistant.adapters.style
 
 
-@pytest.mark.parametrize("change", ["taken back", "switched off", "corrected anew"])
+@pytest.mark.parametrize("change", ["taken back", "switched off", "corrected again"])
 async def test_what_is_liked_no_more_silences_the_style(
     style: StyleService, assistant: Assistant, learning: LearningService, change: str
 ) -> None:
@@ -204,7 +204,7 @@ async def test_what_is_liked_no_more_silences_the_style(
     await style.refresh()
     assert assistant.adapters.style == 0
     await memory.lessons.keep(Lesson("One more.", "Yes sir.", "corrected"))
-    assert await style.waiting() >= ENOUGH, "it is to be learned anew"
+    assert await style.waiting() >= ENOUGH, "it is to be learned again"
 
 
 async def test_answers_come_with_it_but_those_of_lessons_and_of_a_chosen_adapter(
@@ -246,7 +246,7 @@ async def test_it_belongs_to_the_model_and_to_the_revision_of_its_learned_adapte
     learning.use_revision(3)
     await style.refresh()
     assert assistant.adapters.style == 0
-    assert await style.waiting() == ENOUGH, "its states are others: it is to be learned anew"
+    assert await style.waiting() == ENOUGH, "its states are others: it is to be learned again"
     learning.use_revision(0)
     await style.refresh()
     assert assistant.adapters.style

@@ -93,7 +93,7 @@ def test_line_breaks_become_those_of_unix() -> None:
         ("none.txt", b"", "none.txt is empty."),
         ("blank.txt", b" \n\t\n", "blank.txt is empty."),
         ("unseen.txt", "\u200b\u00ad\n\u3164\u202e".encode(), "unseen.txt is empty."),
-        ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "photo.png is not text. Sonata reads no pictures."),
+        ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "photo.png is not text. Sonata cannot read pictures."),
         ("report.docx", b"PK\x03\x04" + b"x" * 50, "save it as text, CSV or PDF"),
         ("tool.bin", bytes(range(256)) * 10, "tool.bin is not text. Sonata reads text, Markdown, code, CSV and PDF."),
         ("noise", b"text\x01\x02\x03\x04" * 50, "noise is not text."),

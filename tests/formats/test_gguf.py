@@ -222,15 +222,15 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "big-endian": (gguf(version=3 << 24), "big-endian"),
     "tensor count": (
         b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0),
-        "1152921504606846976 tensors, and a model file may have 100000",
+        "1152921504606846976 tensors, but a model file may have at most 100000",
     ),
     "key count": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 63), "9223372036854775808 metadata keys"),
     "key length": (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 40) + bytes(40), "a metadata key would end"),
     "key not UTF-8": (gguf((key_value(b"\xff\xfe", U32, bytes(4)),)), "a metadata key is not UTF-8"),
     "duplicate key": (gguf((key_value("k", U32, bytes(4)),) * 2), "key 'k' appears twice"),
     "value type": (gguf((key_value("k", 13, bytes(8)),)), "'k' has the unknown type 13"),
-    "bool of 2": (gguf((key_value("k", 7, b"\x02"),)), "'k' is a bool of value 2"),
-    "bools of 2": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 7, 2) + b"\1\2"),)), "'k' holds a bool above 1"),
+    "bool of 2": (gguf((key_value("k", 7, b"\x02"),)), "'k' is a bool with the value 2"),
+    "bools of 2": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 7, 2) + b"\1\2"),)), "'k' has a bool above 1"),
     "string length": (gguf((key_value("k", STRING, struct.pack("<Q", 1 << 62)),)), "'k' would end at byte 46116860184"),
     "string not UTF-8": (gguf((key_value("k", STRING, text(b"\xc3\x28")),)), "'k' is not UTF-8"),
     "array element type": (gguf((key_value("k", ARRAY, struct.pack("<IQ", 99, 1)),)), "'k' has the unknown type 99"),
@@ -252,7 +252,7 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "row not whole blocks": (gguf(tensors=(tensor("w", (33,), 2),)), "'w': a row of 33 elements .* Q4_0"),
     "row not whole K blocks": (
         gguf(tensors=(tensor("w", (576,), 12),)),
-        "'w': a row of 576 elements .* Q4_K, .* by 256",
+        "'w': a row of 576 elements .* Q4_K, .* 256 at a time",
     ),
     "offset not aligned": (gguf(tensors=(tensor("w", (8,), offset=8),), data=bytes(64)), "not a multiple of 32"),
     "offset beyond the file": (

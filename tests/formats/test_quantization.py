@@ -237,7 +237,7 @@ def test_sizes_are_those_of_ggml() -> None:
 @pytest.mark.parametrize("name", K_QUANTS)
 @pytest.mark.parametrize("columns", [1, 32, 255, 257, 576])
 def test_rows_of_k_quants_must_be_whole_blocks(name: str, columns: int) -> None:
-    said = f"a row of {columns} elements cannot be stored in {name}, which packs them by 256"
+    said = f"a row of {columns} elements cannot be stored in {name}, which packs 256 at a time"
     for call in (
         lambda: nbytes(FORMATS[name], (2, columns)),
         lambda: quantize(np.zeros((2, columns), np.float32), FORMATS[name]),
@@ -248,7 +248,7 @@ def test_rows_of_k_quants_must_be_whole_blocks(name: str, columns: int) -> None:
 
 
 def test_rows_must_be_whole_blocks() -> None:
-    with pytest.raises(ValueError, match="a row of 48 elements cannot be stored in Q4_0, which packs them by 32"):
+    with pytest.raises(ValueError, match="a row of 48 elements cannot be stored in Q4_0, which packs 32 at a time"):
         nbytes(FORMATS["Q4_0"], (2, 48))
 
 

@@ -303,10 +303,10 @@ def test_recall_survives_the_loss_of_most_vectors(wasm) -> None:
         index.compact()
         live = {id: vectors[id] for id in range(3000) if id not in gone}
         assert set(index) == set(live)
-        anew = HnswIndex(hard, wasm)
+        fresh = HnswIndex(hard, wasm)
         for id, vector in live.items():
-            anew.insert(id, vector)
-        lost.append(recall(anew, queries, live) - recall(index, queries, live))
+            fresh.insert(id, vector)
+        lost.append(recall(fresh, queries, live) - recall(index, queries, live))
     assert np.mean(lost) < 0.047, lost
 
 
@@ -383,7 +383,7 @@ def test_what_cannot_be_compared_is_refused(kernel) -> None:
                     use(vector)
                     taken.append((metric, bad, place, use))
                 except VectorError as error:
-                    assert "components that are no numbers" in str(error)  # noqa: PT017
+                    assert "components that are not numbers" in str(error)  # noqa: PT017
         assert index.vector(2).tolist() == [0, 0, 1, 0, 0]  # stored vectors stay
         assert index.graph.rows == 5
     assert taken == []

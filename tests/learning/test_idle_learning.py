@@ -134,7 +134,7 @@ async def test_it_learns_once_there_is_enough_and_says_how_far_it_is(idle: Idle)
     assert idle.work.steps == list(range(40))
     # The next run has to wait, unless the user asks for it.
     idle.teach(3)
-    assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it goes on later."
+    assert str((await idle.until("waiting")).sentence) == "Sonata has just learned; it will continue later."
     idle.learning.learn_now("background")
     await idle.until("learned")
     assert idle.work.runs == 2
@@ -285,3 +285,5 @@ def test_time_left_counts_only_the_time_that_it_works() -> None:
     progress.report(300, 1100)
     assert progress.seconds_left == pytest.approx(20 * 800 / 200)
     assert str(progress.told_after("It learns.")) == "It learns. 27% is done, about 80 seconds left."
+    progress.report(1090, 1100)
+    assert str(progress.told_after("It learns.")) == "It learns. 99% is done, about a second left."

@@ -185,7 +185,7 @@ def test_what_cannot_be_learned_from_is_told(recipe: StyleRecipe, answers: int, 
 
 
 def test_states_of_another_width_are_told() -> None:
-    with pytest.raises(StyleError, match="do not fit"):
+    with pytest.raises(StyleError, match="do not match"):
         asyncio.run(learn_style(PlainHead(8), rows(4, 8), generic(4, 6), SMALL))  # type: ignore[arg-type]
 
 

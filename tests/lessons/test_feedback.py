@@ -194,7 +194,7 @@ async def test_an_answer_that_was_good_is_remembered_and_taking_that_back_forget
 
 
 async def test_what_cannot_be_judged_or_remembered_says_so(runtime: Runtime, feedback: Feedback) -> None:
-    with pytest.raises(FeedbackError, match="cannot be judged"):
+    with pytest.raises(FeedbackError, match="cannot judge it"):
         await feedback.good("nothing")
     await feedback.take_back("nothing")
     for text in (" ?! ", "hello"):

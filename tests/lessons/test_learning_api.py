@@ -219,7 +219,7 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
     assert (deep["name"], deep["on"], deep["runs"], deep["words"]) == ("deep", True, True, [])
     await api.learn_now("deep")
     deep = (await until(lambda told: told["loops"][2]["words"]))["loops"][2]
-    assert str(deep["words"][0]).startswith("The last time it saw 1 answer, and kept what ")
+    assert str(deep["words"][0]).startswith("Last time it looked at 1 answer, and kept what ")
     await api.set_loop("deep", False)
     assert not (await until(lambda told: told["idle"].state == "off"))["loops"][2]["on"]
 
@@ -258,7 +258,7 @@ async def test_what_the_last_training_had_is_told_and_that_a_chosen_adapter_leav
         (words,) = [loop["words"] for loop in (await api.overview())["loops"] if loop["name"] == "background"]
         return " ".join(map(str, words))
 
-    before = "The last training had 1 fact that you taught. It was too much."
+    before = "The last training used 1 fact that you taught. It was too much."
     assert await said() == before
     graph = runtime.learning.model.graph
     await assistant.adapters.use_learned(drawn(graph, 1, rank=8))

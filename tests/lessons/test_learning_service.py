@@ -183,7 +183,7 @@ async def test_a_change_of_capitals_counts_and_no_change_or_that_into_another_le
     assert same is not None
     assert (same.lesson.id, same.is_new) == (written.lesson.id, False)
     raft = await learning.teach(RAFT, PORT)
-    with pytest.raises(LessonError, match="You have taught exactly this already"):
+    with pytest.raises(LessonError, match="You have already taught exactly this"):
         await learning.edit(raft.lesson.id, CAT, PUMPERNICKEL)
     assert [one.id for one in await memory.lessons.all() if one.answers] == [written.lesson.id, raft.lesson.id]
 
@@ -295,7 +295,7 @@ async def test_another_model_and_another_revision_learn_the_same_lessons_again(
     learning, memory = of(await open_runtime())
     learned = await learning.teach(CAT, PUMPERNICKEL)
     assert await learning.relearn() == 0
-    assert await learning.relearn(anew=True) == 1
+    assert await learning.relearn(again=True) == 1
     learning.use_revision(1)
     assert await learning.imprint_nll(learned.lesson) is None
     told = list[tuple[int, int]]()

@@ -107,7 +107,7 @@ async def test_a_context_that_is_too_long_gets_the_one_that_fits(real: Need) -> 
     said = str(problem(real, 8192, room))
     assert said
     assert "needs 0.32 GB for 8192 tokens of context: weights 0.12 GB, keys and values 0.20 GB" in said
-    assert "There are 0.20 GB." in said
+    assert "0.20 GB are available." in said
     most = int(re.search(r"--context (\d+)", said)[1])
     assert problem(real, most, room) is None
     assert problem(real, most + 64, room)
@@ -130,25 +130,25 @@ async def test_a_gpu_binds_the_pages_of_a_layer(model_path: Path) -> None:
     room = Room(binding=8 << 20)
     said = str(problem(need, 8192, room))
     assert said
-    assert "This GPU binds 8.4 MB at once." in said
+    assert "This GPU can bind 8.4 MB at once." in said
     assert need.at(need.largest_context(room)).pages // len(need.windows) <= 8 << 20
 
 
 async def test_the_kernels_memory_ends_at_4_gb(real: Need) -> None:
     large = replace(real, weights=MOST_WASM_MEMORY)
-    assert "The kernels on the CPU reach 4.29 GB of memory" in str(problem(large, 512, Room(memory=64 * GB)))
+    assert "The CPU kernels can use at most 4.29 GB of memory" in str(problem(large, 512, Room(memory=64 * GB)))
     assert "context: weights 4.29 GB" in str(problem(large, 512, Room(memory=64 * GB)))
-    assert "There are 2.00 GB." in str(problem(large, 512, Room(memory=2 * GB)))
+    assert "2.00 GB are available." in str(problem(large, 512, Room(memory=2 * GB)))
 
 
 async def test_what_the_user_chose_comes_before_what_the_machine_has(real: Need) -> None:
     assert fit_check.room_of(load_numpy, GB, 2 * GB) == Room(2 * GB, chosen=True)
     assert fit_check.room_of(load_numpy, GB) == Room(GB)
     said = str(problem(real, 8192, Room(200_000_000, chosen=True)))
-    assert "It may take 0.20 GB, as chosen. A context of" in said
+    assert "The limit that you chose is 0.20 GB. A context of" in said
     large = replace(real, weights=MOST_WASM_MEMORY)
-    assert "reach 4.29 GB of memory" in str(problem(large, 512, Room(64 * GB, chosen=True)))
-    assert "It may take 2.00 GB, as chosen." in str(problem(large, 512, Room(2 * GB, chosen=True)))
+    assert "use at most 4.29 GB of memory" in str(problem(large, 512, Room(64 * GB, chosen=True)))
+    assert "The limit that you chose is 2.00 GB." in str(problem(large, 512, Room(2 * GB, chosen=True)))
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,10 @@ def test_a_model_beyond_4_gb_is_refused_by_its_header_and_told_what_would_fit(
     monkeypatch.setattr("app.cli.loading.available_memory", lambda: 64 * GB)
     path = write_large(tmp_path / "large.gguf", form, layers)
     refused = sonata("generate", "Hello", "--model", path, "--backend", "wasm")
-    assert_sentence(refused, "large needs", "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has.")
-    assert re.search(rf"whatever the machine has\. {advice}\. A GPU may hold more\.$", refused.stderr.strip())
+    assert_sentence(
+        refused, "large needs", "The CPU kernels can use at most 4.29 GB of memory, however much the machine has."
+    )
+    assert re.search(rf"however much the machine has\. {advice}\. A GPU may hold more\.$", refused.stderr.strip())
 
 
 async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_path: Path) -> None:
@@ -177,7 +179,7 @@ async def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(tiny_pat
         raise AssertionError("loaded")
 
     check = fit_check.fit_check(load_numpy, 1000)
-    with pytest.raises(DoesNotFitError, match=r"tiny needs .* There are 0\.0 MB\."):
+    with pytest.raises(DoesNotFitError, match=r"tiny needs .* 0\.0 MB are available\."):
         await load_model(FileSource(tiny_path), load, native_renderer(), before_loading=check)
     assert not loaded
 
@@ -246,5 +248,5 @@ def test_the_memory_that_a_model_may_take_is_chosen(tiny_path: Path) -> None:
     assert use["limit"] == 4_000_000_000
     table = printed(sonata(*command, "--max-memory", "4000"))
     assert "4.00 GB at most" in " ".join(table.split())
-    assert_sentence(sonata(*command, "--max-memory", "1"), "It may take 1.0 MB, as chosen.")
+    assert_sentence(sonata(*command, "--max-memory", "1"), "The limit that you chose is 1.0 MB.")
     assert sonata(*command, "--max-memory", "0").returncode == 2

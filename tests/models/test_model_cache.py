@@ -139,7 +139,7 @@ def test_the_user_adds_hosts() -> None:
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "https://huggingface.co", "http://example.org:80", "a b.org", "com"])
 def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    with pytest.raises(HostError, match="no host"):
+    with pytest.raises(HostError, match="not a host"):
         Hosts([entry])
 
 
@@ -203,7 +203,7 @@ def test_a_download_that_was_stopped_goes_on_another_day(
 
 def test_a_part_stays_where_the_network_goes_away(catalog: Catalog, cache: ModelCache, hub: LocalHub) -> None:
     hub.cuts = [100_000] + [0] * 20
-    with pytest.raises(PullError, match=r"0\.1 MB are kept: the same command goes on"):
+    with pytest.raises(PullError, match=r"0\.1 MB are kept: the same command continues"):
         fetch(catalog, cache)
     assert [part.have for part in cache.parts()] == [100_000]
 
@@ -260,7 +260,7 @@ def test_what_is_no_model_file_is_refused_at_its_first_bytes(
 ) -> None:
     page = b"<!doctype html>" * 100_000
     hub.files[REPOSITORY][FILE] = page
-    with pytest.raises(PullError, match="no GGUF file"):
+    with pytest.raises(PullError, match="not a GGUF file"):
         fetch(catalog, cache)
     assert files_in(cache) == []
 
@@ -303,7 +303,7 @@ def test_any_file_of_the_hub_can_be_asked_for(catalog: Catalog, cache: ModelCach
 
 
 def test_a_name_that_is_nowhere_names_those_that_are(catalog: Catalog, cache: ModelCache) -> None:
-    with pytest.raises(PullError, match=r"'huge' is no model.*Choose one of tiny"):
+    with pytest.raises(PullError, match=r"Sonata knows no model 'huge'.*Choose one of tiny"):
         wanted_model(catalog, cache, "huge")
 
 
@@ -344,13 +344,13 @@ def test_a_file_that_is_no_model_is_not_imported(cache: ModelCache, tmp_path: Pa
 def test_a_model_is_found_by_its_name_or_checksum(cache: ModelCache, tiny_path: Path) -> None:
     kept = cache.import_file(tiny_path, "Mine")
     assert cache.path_of("mine") == cache.path_of("MINE") == cache.path_of(kept.sha256[:8]) == kept.path
-    with pytest.raises(CacheError, match=r"There is no file other\. .*mine are"):
+    with pytest.raises(CacheError, match=r"No file or kept model is called other\. .*: mine\."):
         cache.path_of("other")
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "x" * 200, "a b"])
 def test_a_name_cannot_leave_the_folder(cache: ModelCache, tiny_path: Path, name: str) -> None:
-    with pytest.raises(CacheError, match="no name for a model"):
+    with pytest.raises(CacheError, match="cannot be the name of a model"):
         cache.check_name(name)
     with pytest.raises(CacheError, match="No model"):
         cache.remove(name)

@@ -57,7 +57,7 @@ def test_a_missing_part_is_named(parts: list[Path]) -> None:
 
 async def test_a_part_under_another_name_asks_for_the_others(parts: list[Path], tmp_path: Path) -> None:
     alone = parts[0].rename(tmp_path / "alone.gguf")
-    with pytest.raises(GGUFError, match=r"one of the 3 files of a model\. Sonata reads them all"):
+    with pytest.raises(GGUFError, match=r"one of the 3 files of a model\. Keep the names"):
         await read_header(open_source(alone))
 
 
@@ -72,7 +72,7 @@ async def test_parts_in_the_wrong_order_are_refused(parts: list[Path], tmp_path:
 def test_parts_of_different_models_are_refused(parts: list[Path], write_model, tmp_path: Path) -> None:
     larger = split_gguf(write_model(layers=3), tmp_path, 3, "other")
     larger[1].rename(parts[1])
-    with pytest.raises(GGUFError, match=r"has the tensor .* of another part|they are not of one model"):
+    with pytest.raises(GGUFError, match=r"has the tensor .* of another part|they do not belong to one model"):
         asyncio.run(read_header(open_source(parts[0])))
 
 

@@ -8,7 +8,7 @@ import './stream_transfer.js';
 import { EventQueue } from './event_queue.js';
 import { userError } from '../common/user_error.js';
 
-const DEVICE_LOST = { code: 'gpu.lost', text: 'The connection to the graphics card was lost. Load the model again to go on.', values: {} };
+const DEVICE_LOST = { code: 'gpu.lost', text: 'The connection to the graphics card was lost. Load the model again to continue.', values: {} };
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const MARKDOWN = `The sky is blue because of **Rayleigh scattering**: air scatters short waves far more than long ones.

@@ -392,7 +392,7 @@ async def test_an_answer_whose_device_is_gone_is_kept_and_the_cpu_is_offered(pag
     """test_webgpu_page.py covers it with a GPU, in `--all`."""
     await page_alone.send("no device")
     assert await page_alone.problem() == (
-        "The connection to the graphics card was lost. Load the model again to go on."
+        "The connection to the graphics card was lost. Load the model again to continue."
     )
     await expect(page_alone.page.locator(".answer-footer")).to_contain_text("Interrupted")
     await expect(page_alone.page.locator("#message")).to_have_value("no device")
@@ -521,7 +521,7 @@ async def test_a_fault_while_the_page_is_put_together_is_said(chat: ChatPage) ->
     broken = "throw new TypeError('no such part')"
     await chat.page.route("**/bundle/main.js", lambda to: to.fulfill(body=broken, content_type="text/javascript"))
     await chat.open()
-    await expect(chat.page.locator("#banner")).to_contain_text("The page could not be put together.")
+    await expect(chat.page.locator("#banner")).to_contain_text("The page could not be assembled.")
     await expect(chat.page.locator("#banner pre")).to_contain_text("no such part")
     assert "Loading" not in await chat.page.inner_text("body")
 

@@ -177,4 +177,4 @@ async def test_pages_that_cannot_be_opened_or_written_cost_nothing_but_time(star
     third = await start()
     await third.conversation.resume(stored.chat)
     assert (await third.ask("Again.", after=stored.number))[0]
-    assert third.reused[0] >= 2 * PAGE, "a file that was no database was made anew"
+    assert third.reused[0] >= 2 * PAGE, "a file that was not a database was made again"

@@ -122,19 +122,22 @@ def test_an_agent_survives_dict_and_json() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"promt": "x"}, "agent 'gardener' has an unknown key 'promt'; there are id, title,"),
+        ({"promt": "x"}, "agent 'gardener' has an unknown key 'promt'; the known keys are id, title,"),
         ({"id": "Head Gardener"}, "'Head Gardener' cannot be an agent's id: use up to 40 lower-case letters"),
         ({"id": "-x"}, "cannot be an agent's id"),
         ({"id": "x\n"}, "cannot be an agent's id"),
-        ({"id": ""}, "agent '' needs a id"),
-        ({"title": " "}, "agent 'gardener' needs a title: a text that is not empty"),
-        ({"system_prompt": ""}, "agent 'gardener' needs a system_prompt: a text that is not empty"),
-        ({"definition": 3}, "agent 'gardener' needs a definition"),
+        ({"id": ""}, "agent '' needs the key id"),
+        ({"title": " "}, "agent 'gardener' needs the key title, with a text that is not empty"),
+        ({"system_prompt": ""}, "agent 'gardener' needs the key system_prompt, with a text that is not empty"),
+        ({"definition": 3}, "agent 'gardener' needs the key definition"),
         ({"system_prompt": "x" * 9000}, "The system_prompt of agent 'gardener' has 9,000 characters; at most 8,000"),
         ({"max_tokens": 0}, "max_tokens of agent 'gardener' is 0, but must be a whole number"),
         ({"max_tokens": True}, "max_tokens of agent 'gardener' is True"),
-        ({"sampling": {"temperature": -1}}, "agent 'gardener': temperature is -1, but must be 0 (greedy) or more"),
-        ({"sampling": {"top_p": 0}}, "agent 'gardener': top_p is 0, but must be over 0 and at most 1"),
+        (
+            {"sampling": {"temperature": -1}},
+            "agent 'gardener': temperature is -1, but must be 0 (always the likeliest token) or more",
+        ),
+        ({"sampling": {"top_p": 0}}, "agent 'gardener': top_p is 0, but must be above 0 and at most 1"),
         ({"sampling": {"top_p": float("nan")}}, "agent 'gardener': top_p is nan"),
         ({"sampling": {"top_k": 1.5}}, "agent 'gardener': top_k is 1.5, but must be a whole number"),
         ({"sampling": {"temperature": "hot"}}, "agent 'gardener': temperature is 'hot', but must be a number"),
@@ -156,7 +159,7 @@ def test_an_id_that_occurs_twice_is_refused() -> None:
 
 
 def test_agents_without_the_fallback_are_refused() -> None:
-    with pytest.raises(AgentError, match="no agent 'assistant'"):
+    with pytest.raises(AgentError, match="agent 'assistant' is missing"):
         agents_from_dicts([GARDENER])
 
 
@@ -170,8 +173,8 @@ def test_what_is_no_table_is_refused() -> None:
     [
         ({"text": "", "group": 1}, "Example 2 of agent 'coder' needs a text"),
         ({"text": "x"}, "Example 2 of agent 'coder' has the group None"),
-        ({"text": "x", "group": 0}, "has the group 0, but it must be a whole number from 1"),
-        ({"text": "x", "group": 1, "hard": "yes"}, "has hard = 'yes', but it must be true or false"),
+        ({"text": "x", "group": 0}, "has the group 0, but a group must be a whole number, 1 or more"),
+        ({"text": "x", "group": 1, "hard": "yes"}, "has hard = 'yes', but hard must be true or false"),
         ({"text": "x", "group": 1, "agent": "coder"}, "Example 2 of agent 'coder' has an unknown key 'agent'"),
         ({"text": "x" * 9000, "group": 1}, "has 9,000 characters"),
     ],
@@ -281,17 +284,17 @@ def test_reset_goes_back_to_the_shipped_agent() -> None:
     ("change", "sentence"),
     [
         (lambda c: remove_agent(SHIPPED, c, FALLBACK_ID), "can be edited but not removed"),
-        (lambda c: remove_agent(SHIPPED, c, "nobody"), "There is no agent 'nobody'; there are assistant, writer,"),
+        (lambda c: remove_agent(SHIPPED, c, "nobody"), "There is no agent 'nobody'. The agents are assistant, writer,"),
         (lambda c: remove_agent(SHIPPED, c, "planner"), "There is no agent 'planner'"),
         (lambda c: edit_agent(SHIPPED, c, "planner", {"title": "x"}), "There is no agent 'planner'"),
         (lambda c: edit_agent(SHIPPED, c, "coder", {"id": "x"}), "The id of agent 'coder' cannot change"),
-        (lambda c: edit_agent(SHIPPED, c, "coder", {"system_prompt": ""}), "needs a system_prompt"),
+        (lambda c: edit_agent(SHIPPED, c, "coder", {"system_prompt": ""}), "needs the key system_prompt"),
         (lambda c: edit_agent(SHIPPED, c, "coder", {"sampling": {"top_p": 2}}), "top_p is 2"),
-        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "coder"}), "There is an agent 'coder' already"),
-        (lambda c: add_agent(SHIPPED, c, GARDENER), "There is an agent 'gardener' already"),
-        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "planner"}), "removed agent 'planner': restore it"),
+        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "coder"}), "There is already an agent 'coder'"),
+        (lambda c: add_agent(SHIPPED, c, GARDENER), "There is already an agent 'gardener'"),
+        (lambda c: add_agent(SHIPPED, c, {**GARDENER, "id": "planner"}), "agent 'planner' was removed: restore it"),
         (lambda c: restore_agent(c, "coder"), "Agent 'coder' was not removed"),
-        (lambda c: reset_agent(SHIPPED, c, "gardener"), "is not a shipped one"),
+        (lambda c: reset_agent(SHIPPED, c, "gardener"), "did not come with Sonata"),
         (lambda c: current_agents(SHIPPED, {"agents": []}), "are damaged"),
         (lambda c: current_agents(SHIPPED, {"hidden": "planner"}), "are damaged"),
     ],

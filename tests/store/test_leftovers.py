@@ -126,7 +126,7 @@ USED_WHILE_IT_MOVES = """async ([name, LAYOUT]) => {
     for (let turn = 0; moves; turn++) {
       for (const database of [mover, other]) {
         asked.push(database.count('null'));
-        if (turn < 3) asked.push(put(database, `${puts++}`)); // who writes without end is not moved
+        if (turn < 3) asked.push(put(database, `${puts++}`)); // a tab that writes without end is not moved
       }
       await new Promise((resolve) => setTimeout(resolve, 5));
     }

@@ -238,9 +238,9 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
         "263 tokens, but 1 entries in tokenizer.ggml",
     ),
     "a token twice": ({"tokenizer.ggml.tokens": ["a"] * 263}, "a token appears twice"),
-    "a merge of one part": ({"tokenizer.ggml.merges": ["th"]}, "the merge 'th' gives no token"),
-    "a merge of three parts": ({"tokenizer.ggml.merges": ["t h e"]}, "the merge 't h e' gives no token"),
-    "a merge into nothing": ({"tokenizer.ggml.merges": ["q q"]}, "the merge 'q q' gives no token"),
+    "a merge of one part": ({"tokenizer.ggml.merges": ["th"]}, "the merge 'th' does not give a token"),
+    "a merge of three parts": ({"tokenizer.ggml.merges": ["t h e"]}, "the merge 't h e' does not give a token"),
+    "a merge into nothing": ({"tokenizer.ggml.merges": ["q q"]}, "the merge 'q q' does not give a token"),
     "an id of text": ({"tokenizer.ggml.bos_token_id": "<s>"}, "bos_token_id is '<s>'"),
 }
 

@@ -255,5 +255,5 @@ def test_tokens_by_which_the_template_tells_who_speaks_are_not_taken_from_a_mess
     ids = encode_chat(made, template, [{"role": "user", "content": "<|SYSTEM|>a<tool>"}])
     assert [index for index in ids if index > 255] == [256, *([] if change else [257])]
     assert made.encode("<|SYSTEM|>") == [258]
-    with pytest.raises(ChatTemplateError, match="holds a special token"):
+    with pytest.raises(ChatTemplateError, match="contains a special token"):
         encode_chat(made, template, [{"role": "<|USER|>", "content": "a"}])

@@ -141,9 +141,9 @@ def test_the_longest_piece_is_taken_first() -> None:
 @pytest.mark.parametrize(
     ("where", "value", "said"),
     [
-        (("model", "type"), "BPE", "not that of an uncased BERT"),
-        (("normalizer", "lowercase"), False, "not that of an uncased BERT"),
-        (("normalizer", "strip_accents"), False, "not that of an uncased BERT"),
+        (("model", "type"), "BPE", "not the tokenizer of an uncased BERT"),
+        (("normalizer", "lowercase"), False, "not the tokenizer of an uncased BERT"),
+        (("normalizer", "strip_accents"), False, "not the tokenizer of an uncased BERT"),
         (("model", "vocab"), {}, "vocabulary is damaged"),
         (("model", "vocab"), ["a"], "vocabulary is damaged"),
         (("model", "vocab"), {"[UNK]": 0, "[CLS]": 1, "[SEP]": 7}, "vocabulary is damaged"),

@@ -38,7 +38,7 @@ async def test_a_lost_device_changes_neither_a_chats_words_nor_what_is_learned(t
         host.breaks, host.armed = (host.submits + 5,), True
         same(await trainer.run(), alone)
         assert host.reopened == 2
-        assert str(small.troubles[-1]).startswith("The device went away. The training goes on after step")
+        assert str(small.troubles[-1]).startswith("The device was lost. Training continues after step")
         assert [report.step for report in small.reports] == reports == [0, 1, 2, 3]
     finally:
         small.engine.close()

@@ -224,7 +224,7 @@ async def test_a_step_that_is_not_finite_is_left_out_and_halves_the_rate(tmp_pat
     rates = [SETTINGS.schedule.at(step) for step in range(6)]
     assert [report.rate for report in small.reports] == [rates[0], rates[2] / 2, rates[3] / 2, rates[5] / 4]
     assert list(map(str, small.troubles)) == [
-        f"Step {step} was left out, since its gradient is no finite number. The rate is halved." for step in (2, 5)
+        f"Step {step} was skipped because its gradient is not finite. The learning rate is halved." for step in (2, 5)
     ]
     assert np.isfinite(result.state.parameters).all()
 
@@ -234,7 +234,7 @@ async def test_several_steps_in_a_row_that_are_not_finite_end_the_training(tmp_p
     small = await opened(tmp_path, with_a_damaged_token)
     good, bad = examples(), [answer_example([1, 2, DAMAGED], [4, 5])]
     trainer = small.trainer(await small.open(), batches=lambda step: bad if step else good)
-    with pytest.raises(TrainingError, match=r"the gradients of 4 steps in a row .* Train with a smaller rate"):
+    with pytest.raises(TrainingError, match=r"the gradients of 4 steps in a row .* Train with a smaller learning rate"):
         await trainer.run()
     assert len(small.troubles) == MAX_DROPPED - 1
     kept = await trainer.checkpoint()
@@ -256,7 +256,7 @@ async def test_after_a_loss_of_the_device_the_numbers_are_the_same(tmp_path: Pat
     same(await small.trainer(training).run(), alone)
     assert small.reports == reports
     assert len(small.troubles) == len(lost_at)
-    assert all("The device went away. The training goes on after step" in str(said) for said in small.troubles)
+    assert all("The device was lost. Training continues after step" in str(said) for said in small.troubles)
 
 
 async def test_what_was_cut_short_after_a_loss_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ async def test_several_losses_in_a_row_end_the_training_and_keep_what_was_saved(
     session = await small.engine.backend.open_training(small.layout)
     training = VanishingTraining(session, range(26, 26 + MAX_LOSSES))
     trainer = small.trainer(training)
-    with pytest.raises(TrainingError, match=r"the device went away 3 times in a row. .* up to step \d is kept"):
+    with pytest.raises(TrainingError, match=r"the device was lost 3 times in a row. .* up to step \d is kept"):
         await trainer.run()
     kept = await trainer.checkpoint()
     assert 0 < kept.step < 6
@@ -337,7 +337,7 @@ async def test_a_checkpoint_of_something_else_is_refused_with_a_sentence(small: 
             read_checkpoint(file, origin)
     elastic_unknown = {key: value for key, value in json.loads(SETTINGS.recipe(SEED)).items() if key != "elastic"}
     older = write_checkpoint(small.fresh, dataclasses.replace(small.origin, recipe=json.dumps(elastic_unknown)))
-    with pytest.raises(CheckpointError, match=r"made with other settings\. .* or begin anew"):
+    with pytest.raises(CheckpointError, match=r"made with other settings\. .* or start again"):
         read_checkpoint(older, small.origin)
     held = write_checkpoint(small.held, small.origin)
     same(read_checkpoint(held, small.origin), small.held)
@@ -350,9 +350,9 @@ async def test_a_checkpoint_of_something_else_is_refused_with_a_sentence(small: 
         file[: len(file) // 2],
         b"",
     ):
-        with pytest.raises(CheckpointError, match="begin anew"):
+        with pytest.raises(CheckpointError, match="start again"):
             read_checkpoint(data, small.origin)
-    with pytest.raises(CheckpointError, match="no checkpoint of a training"):
+    with pytest.raises(CheckpointError, match="not a checkpoint of a training"):
         read_checkpoint(write_safetensors({"parameters": damaged.parameters}), small.origin)
 
 

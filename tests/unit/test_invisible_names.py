@@ -29,7 +29,7 @@ def test_what_shows_nothing_is_empty_wherever_something_gets_a_name(text: str) -
     assert shown_name(text) == "file"
     assert problem_of_text(text).startswith("is empty")
     assert title_of(text) == ""
-    with pytest.raises(AgentError, match="needs a title"):
+    with pytest.raises(AgentError, match="needs the key title"):
         agent_from_dict({"id": "a", "title": text, "definition": "d", "system_prompt": "s"})
 
 

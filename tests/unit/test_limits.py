@@ -45,8 +45,8 @@ def array(element_type: int, count: int) -> tuple[bytes, ...]:
 @pytest.mark.parametrize(
     ("begin", "said"),
     [
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 10_001), "10001 metadata keys, and a model file may have 10000"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 100_001, 0), "100001 tensors, and a model file may have 100000"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 10_001), "10001 metadata keys, but a model file may have at most 10000"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 100_001, 0), "100001 tensors, but a model file may have at most 100000"),
         (gguf(array(STRING, 2_000_001)), "2000001 strings in the metadata value 'k'"),
         (gguf(array(NESTED, 1)), "'k' is a list of lists"),
         (gguf(array(U32, 16 << 20)), "'k' would make its header larger than 64 MiB"),
@@ -72,7 +72,7 @@ def test_as_many_as_the_limits_allow_are_read() -> None:
 
 def test_lists_of_strings_are_counted_together() -> None:
     empty = key_value("a", ARRAY, struct.pack("<IQ", STRING, 50_000) + bytes(8 * 50_000))
-    with pytest.raises(GGUFError, match="1960000 strings in the metadata value 'k', and all lists together"):
+    with pytest.raises(GGUFError, match="1960000 strings in the metadata value 'k', but all lists together"):
         parse_header(gguf((empty, *array(STRING, 1_960_000))), 1 << 40)
 
 
@@ -82,7 +82,7 @@ def test_lists_of_strings_are_counted_together() -> None:
         (b"[" + b"[]," * 300_001, "more than 100000 tensors"),
         (b"[" + b"{}," * 300_001, "more than 100000 tensors"),
         (b"[" + b"1," * 1_000_001, "more than 100000 tensors"),
-        (struct.pack("<Q", 0) * 3, "is no JSON"),
+        (struct.pack("<Q", 0) * 3, "is not a JSON object"),
     ],
     ids=["lists", "objects", "numbers", "zeros"],
 )
@@ -107,7 +107,7 @@ def test_more_tokens_than_any_model_has_are_refused() -> None:
 @pytest.mark.parametrize("kind", [2, 3, 4], ids=["unknown", "control", "user-defined"])
 def test_more_special_tokens_than_any_model_has_are_refused(kind: int) -> None:
     tokens = [f"<{n}>" for n in range(limits.MAX_SPECIAL_TOKENS + 1)]
-    with pytest.raises(TokenizerError, match="20001 of its tokens are special ones, more than the 20000"):
+    with pytest.raises(TokenizerError, match="20001 of its tokens are special, more than the 20000"):
         tokenizer_from_gguf(vocabulary(tokens, token_type=np.full(len(tokens), kind)))
     types = np.full(len(tokens), kind)
     types[0] = 1
@@ -124,7 +124,7 @@ def test_more_special_tokens_than_any_model_has_are_refused(kind: int) -> None:
         ({"model": "llama", "scores": [0.0, float("nan"), 0.0]}, "no usable list tokenizer.ggml.scores"),
         ({"token_type": np.zeros(limits.MAX_TOKENS + 1, np.uint8)}, "no usable list tokenizer.ggml.token_type"),
     ],
-    ids=["few types", "many types", "few scores", "many scores", "a score that is no number", "a million types"],
+    ids=["few types", "many types", "few scores", "many scores", "a score that is not a number", "a million types"],
 )
 def test_types_and_scores_belong_to_the_tokens(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TokenizerError, match=said):

@@ -1,4 +1,4 @@
-"""What older versions learned about trainings is deleted when a memory opens, and left out of imports."""
+"""Retired records, in which older versions kept what they learned about trainings, are deleted and not imported."""
 
 from __future__ import annotations
 

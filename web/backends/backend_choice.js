@@ -14,7 +14,7 @@ import { userError } from '../common/user_error.js';
  */
 export async function chooseBackend({ backend, workers, patience }) {
   if (backend === 'numpy') return { executor: null, pool: null, reason: message('backend.numpy', 'Numpy on the CPU was chosen, which is slow.') };
-  if (backend === 'wasm') return onTheCpu(workers, patience, (count) => message('backend.cpu-chosen', 'Runs on the CPU ({count}), as chosen.', { count }));
+  if (backend === 'wasm') return onTheCpu(workers, patience, (count) => message('backend.cpu-chosen', 'Runs on the CPU ({count}), as you chose.', { count }));
   const { executor, missing, advice } = await openGPU(backend === 'webgpu');
   if (executor) return { executor, pool: null, reason: null };
   if (backend === 'webgpu') throw userError('NoWebGPUError', message('backend.no-webgpu', '{missing}. {advice}', { missing, advice }));
@@ -50,6 +50,6 @@ async function onTheCpu(workers, patience, why) {
 
 function whyAlone() {
   return self.crossOriginIsolated
-    ? message('backend.no-shared-memory', 'This browser shares no memory between workers: one of them answers, more slowly.')
+    ? message('backend.no-shared-memory', 'This browser shares no memory between workers, so only one of them answers, more slowly.')
     : message('backend.not-isolated', 'More workers need a server that isolates the page (COOP and COEP headers).');
 }

@@ -1,4 +1,4 @@
-/** Questions before something is deleted: in place of the button that asks, or in a dialog of their own. */
+/** Questions before something is deleted: where the button was that asks, or in a dialog of their own. */
 import { t } from '../i18n/i18n.js';
 import { button, element } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';

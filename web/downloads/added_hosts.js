@@ -26,7 +26,7 @@ export function addHost(text) {
   const given = text.trim().toLowerCase();
   const entry = /^https:\/\//.test(given) && URL.canParse(given) ? new URL(given).host : given;
   if (!isHost(entry)) {
-    throw userError('HostError', message('hosts.no-host', '"{text}" is no host that models could come from: write it like "huggingface.co" or "*.hf.co".', { text }));
+    throw userError('HostError', message('hosts.no-host', '"{text}" is not a host that models can come from: write it like "huggingface.co" or "*.hf.co".', { text }));
   }
   keep([...addedHosts().filter((host) => host !== entry), entry]);
 }

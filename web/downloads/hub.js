@@ -1,4 +1,4 @@
-/** What the hub lists about a model's file; app/models/catalog.py does the same for the terminal. */
+/** The hub's entry of a model's file; app/models/catalog.py does the same for the terminal. */
 import { message } from '../common/message.js';
 import { userError } from '../common/user_error.js';
 import { fetchFrom } from './model_hosts.js';
@@ -29,7 +29,7 @@ export async function askHub({ hub, hosts }, { repository, file }) {
   if ([401, 404, 410].includes(response.status)) return null; // also 401 for a repository that does not exist
   if (!response.ok) throw userError('Error', message('hub.no-answer', '{host} does not answer (HTTP {code}). Try again later.', { host: new URL(hub).host, code: response.status }));
   const files = await response.json().catch(() => null);
-  if (!Array.isArray(files)) throw userError('Error', message('hub.no-files', 'What {host} says of {repository} is no list of files.', { host: new URL(hub).host, repository }));
+  if (!Array.isArray(files)) throw userError('Error', message('hub.no-files', '{host} did not send a list of files for {repository}. Try again later.', { host: new URL(hub).host, repository }));
   const parts = (partsOf(file)?.names ?? [file]).map((name) => {
     const found = files.find(({ path }) => path === name);
     return { name, bytes: found?.size, sha256: found?.lfs?.oid };
@@ -50,7 +50,7 @@ export function entryOf({ hub }, text) {
   const path = given.startsWith(`${hub}/`) ? given.slice(hub.length + 1).replace(/\/(resolve|blob)\/[\w.-]+\//, '/') : given;
   const [, repository, encoded] = /^([\w.-]+\/[\w.-]+)\/([^:]+\.gguf)$/.exec(path) ?? [];
   if (!encoded) {
-    throw userError('RefusedError', message('hub.no-model-file', '"{text}" is no model file of {host}: write it like OWNER/REPOSITORY/FILE.gguf, or give its address there.', { text, host: new URL(hub).host }));
+    throw userError('RefusedError', message('hub.no-model-file', '"{text}" is not a model file on {host}: write it like OWNER/REPOSITORY/FILE.gguf, or give its address there.', { text, host: new URL(hub).host }));
   }
   const file = decodeURIComponent(encoded);
   const title = (partsOf(file)?.stem ?? file.replace(/\.gguf$/, '')).split('/').at(-1) ?? file;

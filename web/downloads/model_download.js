@@ -89,7 +89,7 @@ async function* asLongAsTold(chunks, { name, bytes }) {
     if (received <= bytes) yield chunk;
     else break;
   }
-  if (received !== bytes) throw userError('Error', message('download.other-length', '{name} has another length than its server said ({bytes} bytes). Download all parts, then open them in Settings, Model.', { name, bytes }));
+  if (received !== bytes) throw userError('Error', message('download.other-length', '{name} does not have the length that its server announced ({bytes} bytes). Download all parts, then open them in Settings, Model.', { name, bytes }));
 }
 
 /** The first n bytes of chunks, or all if there are fewer. */

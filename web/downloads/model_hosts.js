@@ -31,7 +31,7 @@ export function checkRedirect(response, url, hosts) {
   if (isAllowed(response.url, hosts)) return;
   response.body?.cancel().catch(() => {});
   const { host } = new URL(response.url);
-  throw userError('RefusedError', message('hosts.sends-on', '{from} sends on to {host}, which is not on the list of hosts that models may come from. If you trust it, allow it in Settings, Model.', { from: new URL(url).host, host }));
+  throw userError('RefusedError', message('hosts.sends-on', '{from} redirects to {host}, which is not on the list of hosts that models may come from. If you trust it, allow it in Settings, Model.', { from: new URL(url).host, host }));
 }
 
 /** A response from a listed host; redirects to others are refused. Errors are sentences for the user. */

@@ -27,11 +27,11 @@ const plain = ({ name }) => name.replace(/ ?\(\d+\)(?=\.gguf$)/i, '');
 export function joinFiles(files) {
   const parts = partsOf(plain(files[0]));
   if (!parts) {
-    if (files.length > 1) throw userError('FilesError', message('parts.another-file', '{one} is another file than {first}. Choose one model at a time: one file, or all parts of one.', { one: files[1].name, first: files[0].name }));
+    if (files.length > 1) throw userError('FilesError', message('parts.another-file', '{one} and {first} are different files. Choose one model at a time: one file, or all parts of one.', { one: files[1].name, first: files[0].name }));
     return { stem: files[0].name.replace(/\.gguf$/i, ''), files };
   }
   const stranger = files.find((file) => !parts.names.includes(plain(file)));
-  if (stranger) throw userError('FilesError', message('parts.stranger', '{one} is no part of {stem}. Choose the parts of one model at a time.', { one: stranger.name, stem: parts.stem }));
+  if (stranger) throw userError('FilesError', message('parts.stranger', '{one} is not a part of {stem}. Choose the parts of one model at a time.', { one: stranger.name, stem: parts.stem }));
   const found = parts.names.map((name) => files.find((file) => plain(file) === name));
   const missing = parts.names.filter((_, index) => !found[index]);
   if (missing.length) {
@@ -46,7 +46,7 @@ export function joinFiles(files) {
 export async function mustBeModels(files) {
   for (const file of files) {
     if (await isGguf(file)) continue;
-    throw userError('FilesError', message('parts.no-gguf', '{name} is no GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.', { name: file.name }));
+    throw userError('FilesError', message('parts.no-gguf', '{name} is not a GGUF file (it does not begin with GGUF). Choose a model file that ends in .gguf.', { name: file.name }));
   }
 }
 

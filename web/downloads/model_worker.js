@@ -171,8 +171,8 @@ function mustMatch({ files }, { parts }) {
   if (wrong < 0) return;
   const { name } = parts[wrong];
   const error = userError('WrongSumError', parts.length > 1
-    ? message('download.wrong-part', '{name} came otherwise than it was listed: its checksum is wrong. It was thrown away. Try again later.', { name })
-    : message('download.wrong-file', 'What came is not the file that was listed: its checksum is wrong. It was thrown away. Try again later.'));
+    ? message('download.wrong-part', '{name} is not the file that was listed: its checksum is wrong. It was deleted. Try again later.', { name })
+    : message('download.wrong-file', 'The download is not the file that was listed: its checksum is wrong. It was deleted. Try again later.'));
   throw Object.assign(error, { start: parts.slice(0, wrong).reduce((sum, { bytes }) => sum + bytes, 0) });
 }
 
@@ -188,9 +188,9 @@ async function append(partial, model, open, report, sums, signal) {
         const part = chunk.subarray(Math.min(skipped, chunk.length));
         skipped -= chunk.length - part.length;
         if (!part.length) continue;
-        if (partial.size + part.length > end) throw userError('RefusedError', message('download.longer', 'What came is longer than the file that was listed.'));
+        if (partial.size + part.length > end) throw userError('RefusedError', message('download.longer', 'The download is longer than the file that was listed.'));
         const title = model.parts.length > 1 ? model.parts[index].name : model.title;
-        if (partial.size === start && !startsLikeGguf(part)) throw userError('RefusedError', message('download.no-gguf', '{title} is no GGUF file.', { title }));
+        if (partial.size === start && !startsLikeGguf(part)) throw userError('RefusedError', message('download.no-gguf', '{title} is not a GGUF file.', { title }));
         if (!partial.append(part)) throw userError('NoRoomError', await noRoom(model.bytes - partial.size));
         await sums.add(part);
         mustMatch(sums, model);
@@ -201,7 +201,7 @@ async function append(partial, model, open, report, sums, signal) {
       if (signal.aborted || FINAL.includes(error.name)) throw error;
       failures = partial.size > before ? 0 : failures + 1;
       if (failures >= TRIES) {
-        throw userError('Error', message('download.kept', '{why} {size} MB are kept: "Continue" goes on from there.', { why: error.said ?? error.message, size: (partial.size / 1e6).toFixed(1) }));
+        throw userError('Error', message('download.kept', '{why} {size} MB are kept: "Continue" resumes from there.', { why: error.said ?? error.message, size: (partial.size / 1e6).toFixed(1) }));
       }
       await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** failures));
       signal.throwIfAborted();
@@ -232,7 +232,7 @@ function fromHub(hosts, addresses, parts, signal) {
     const start = starts[index], url = addresses[index];
     const headers = from > start ? { Range: `bytes=${from - start}-` } : {};
     const response = await fetchFrom(url, hosts, { headers, signal, cache: 'no-store' });
-    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', message('hub.file-gone', '{host} has this file no more.', { host: new URL(url).host }));
+    if ([401, 403, 404, 410].includes(response.status)) throw userError('RefusedError', message('hub.file-gone', '{host} no longer has this file.', { host: new URL(url).host }));
     if (!response.ok) throw userError('Error', message('hub.silent', '{host} does not answer (HTTP {code}).', { host: new URL(response.url).host, code: response.status }));
     const begun = response.status === 206 ? from : start; // a server without ranges sends the whole file again
     return { index, start, end: start + parts[index].bytes, begun, chunks: chunksOf(response.body, signal) };

@@ -314,7 +314,7 @@ function copied(proxy) {
   return values;
 }
 
-/** What an answer of Python's (app/page/calls.py: answer_of) gives. Throws its error. @param {string} answer */
+/** The result in an answer of Python's (app/page/calls.py: answer_of). Throws its error. @param {string} answer */
 function valueOf(answer) {
   const { value, error } = JSON.parse(answer);
   if (error) throw pythonError(error);

@@ -1,4 +1,4 @@
-/** What Python and workers say to a person, in the user's language: docs/develop/errors.md. */
+/** Messages of Python and of workers to a person, in the user's language: docs/develop/errors.md. */
 import { filled } from '../common/message.js';
 
 /** @type {Record<string, string>} */

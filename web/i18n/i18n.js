@@ -17,7 +17,7 @@ import { setMessages } from './engine_texts.js';
 /** @typedef {Record<string, Record<string, Entry>>} Catalogue */
 
 const KEY = 'sonata.language';
-/** What each language calls itself. */
+/** The name of each language in itself. */
 export const LANGUAGES = { en: 'English', de: 'Deutsch' };
 /** @type {Record<string, () => Promise<Catalogue>>} */
 const CATALOGUES = {
@@ -74,7 +74,7 @@ export function chooseLanguage(code) {
  */
 export function t(key, values = {}) {
   const entry = find(catalogue, key);
-  if (entry === undefined) throw new Error(`there is no text ${key}`);
+  if (entry === undefined) throw new Error(`the text ${key} is missing`);
   const sentence = typeof entry === 'string' ? entry : entry[pluralRules().select(Number(values.count)) === 'one' ? 'one' : 'other'];
   return sentence.replace(/\{(\w+)\}/g, (whole, name) => {
     const value = values[name];

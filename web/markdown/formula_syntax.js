@@ -10,11 +10,11 @@ const DOLLARS = /^\$(?![\s$])((?:\\.|[^\\$`\n])+?)(?<!\s)\$(?![\p{L}\p{N}_{$])/u
 const TEX = /[\\^_={}+*/<>|]/;
 const BLOCK = /^ {0,3}(?:\$\$(?!\$)(?:(?!\$\$)[^])+\$\$|\\\[(?:(?!\\\])[^])+\\\])[ \t]*(?:\n+|$)/;
 const OPEN_BLOCK = /^ {0,3}(?:\$\$(?!\$)|\\\[)[^]*$/; // the answer is still streaming
-/** Finds where a formula begins on a line of its own. */
+/** Finds the beginning of a formula on a line of its own. */
 export const FORMULA_LINE = /\n {0,3}(?:\$\$|\\\[)/;
 const EMPTY_LINE = /\n[ \t]*\n/;
 
-/** Finds where a formula begins on a line of its own; marked passes the text after the first character. */
+/** Finds the beginning of a formula on a line of its own; marked passes the text after the first character. */
 function startOfBlock(source) {
   const at = source.search(FORMULA_LINE);
   return at < 0 ? undefined : at + 1;

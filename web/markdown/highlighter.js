@@ -17,7 +17,7 @@ let failures = 0;
 /**
  * @param {string} language as code_languages.js names it
  * @param {string} text including the text before the wanted part
- * @param {number} from where that part begins
+ * @param {number} from the beginning of that part
  * @returns {Promise<Run[]|null>} null: it stays plain
  */
 export function highlight(language, text, from = 0) {

@@ -89,7 +89,7 @@ export async function readAdapter({ sha256, name }) {
     const file = await (await folder.getFileHandle(`${name}.safetensors`)).getFile();
     if (await digest(await file.arrayBuffer()) === sha256) return file;
   } catch {
-    throw userError('AdapterError', message('store.adapter-gone', 'The adapter {name} is not in this browser any more. Add its file again.', { name }));
+    throw userError('AdapterError', message('store.adapter-gone', 'The adapter {name} is no longer in this browser. Add its file again.', { name }));
   }
   throw userError('AdapterError', message('store.adapter-damaged', 'The copy of the adapter {name} in this browser is damaged. Delete it, then add its file again.', { name }));
 }
@@ -166,7 +166,7 @@ async function alone(act) {
     return await locks.request(LOCK, { signal: AbortSignal.timeout(PATIENCE_MS) }, act);
   } catch (error) {
     if (error.name !== 'TimeoutError') throw error;
-    throw userError('BusyError', message('store.adapter-busy', 'Another tab is just adding an adapter. Wait until it has finished, then try again.'));
+    throw userError('BusyError', message('store.adapter-busy', 'Another tab is adding an adapter. Wait until it has finished, then try again.'));
   }
 }
 

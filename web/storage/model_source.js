@@ -13,7 +13,7 @@ import { releaseMemory } from '../common/buffer_release.js';
 const NO_ROOM = message('store.no-room', 'There is no room in this browser to store the model, so each visit downloads it again. Free some disk space to change that.');
 const NO_STORE = message('store.none', 'This browser stores no files for the page (as in a private window), so each visit downloads the model again.');
 
-const GONE = message('store.model-gone', 'This model is not in this browser any more. Choose another one in Settings, Model, or bring it again.');
+const GONE = message('store.model-gone', 'This model is no longer in this browser. Choose another one in Settings, Model, or add it again.');
 const DAMAGED = message('store.model-damaged', 'The copy of this model in this browser was damaged, so it was deleted. Download it, or open its file, again in Settings, Model.');
 
 const LOOK_MS = 200; // between two checks of another tab's progress

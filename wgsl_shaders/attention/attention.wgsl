@@ -1,4 +1,5 @@
-// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
+// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g],
+// t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For software adapters, over hot pages only: one invocation handles all tokens, with an online softmax (arXiv
 // 1805.02867) and no barriers.
 // lavapipe silently ends all loops of an invocation after 65,535 iterations. So the loops over a head's quads must be

@@ -1,9 +1,11 @@
 // Merges attention_split's results for splits s of SPLIT positions, from the window's first to the row's own position:
-// out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s], where max = max_s largest[s].
+// out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s],
+// where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
 //           2 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
 // `lora_next`: an adapter's output for the linear that reads `out`.
-// Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, those of scores.wgsl, WORKGROUP (at least HEAD_DIM / 4). Dispatch (HEADS, count).
+// Constants: HEADS, HEAD_DIM, PAGE, MAX_PAGES, SPLIT, those of scores.wgsl, WORKGROUP (at least HEAD_DIM / 4). Dispatch
+// (HEADS, count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> partials: array<vec4f>;

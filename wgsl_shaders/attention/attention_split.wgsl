@@ -2,14 +2,14 @@
 // heads.
 // DIRECT: there are no other positions; out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], kv
 // head g.
-// Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] - largest)):
-// attention_merge combines them.
+// Otherwise out[m, h, split] = sum_t exp(score[t] - largest) v[t], then a vec4f (largest, sum_t exp(score[t] -
+// largest)): attention_merge combines them.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
-//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f;
-//           with pages of all tiers 5 demoted: the layer's demoted pages.
-// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT, WORKGROUP (at least
-// HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position together; SINGLE_ROW: the
-// state has one row.
+//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f, or (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1)
+//           vec4f; with pages of all tiers 5 demoted: the layer's demoted pages.
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT,
+// WORKGROUP (at least HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position
+// together; SINGLE_ROW: the state has one row.
 // `kv_quads`: reads the pages, of one tier or all. `lora_next`: an adapter's output for the linear that reads `out`,
 // with DIRECT and one head per workgroup.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's

@@ -1,13 +1,16 @@
-// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g], t = first_seen .. position[m], g = h * KV_HEADS / HEADS
+// out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g],
+// t = first_seen .. position[m], g = h * KV_HEADS / HEADS
 // For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
 // handles 32 rows of a head and iterates over tiles of 32 keys in workgroup memory with an online softmax. Its SLICES
 // slices of 128 invocations take the tiles in turn, in separate memory; their results are merged at the end. An
 // invocation computes, for four rows, the scores of two keys and every 16th quad of the outputs. It requests the next
 // piece of keys or values before it works on the current one. A vec4f over rows holds rows r, r + 8, r + 16, r + 24.
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
-//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; with pages of all tiers 5 demoted: the layer's demoted pages.
+//           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; with pages of all tiers 5 demoted: the layer's demoted
+//           pages.
 // `kv_quads`: reads the pages, of one tier or all.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32)).
+// Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch
+// (HEADS, ceil(count / 32)).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;

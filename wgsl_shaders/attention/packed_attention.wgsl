@@ -1,10 +1,11 @@
-// out[m, h] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g] over the rows t of a pack that m sees, g = h * KV_HEADS / HEADS; and
-// the logarithms of the sums of exp(cap(..)).
+// out[m, h] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g] over the rows t of a pack that m sees, g = h * KV_HEADS /
+// HEADS; and the logarithms of the sums of exp(cap(..)).
 // A workgroup handles 32 rows of a head and iterates over tiles of 32 keys with an online softmax (flash attention,
 // arXiv 2205.14135); it computes 64 columns of the output.
-// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4) vec4f; 4 out:
-//           as q; 5 log_sums: (MAX_ROWS, HEADS).
-// Constants: HEADS, KV_HEADS, HEAD_DIM, SCALE, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32), ceil(HEAD_DIM / 64)).
+// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4)
+//           vec4f; 4 out: as q; 5 log_sums: (MAX_ROWS, HEADS).
+// Constants: HEADS, KV_HEADS, HEAD_DIM, SCALE, those of scores.wgsl. Dispatch (HEADS, ceil(count / 32), ceil(HEAD_DIM /
+// 64)).
 #import pack
 @group(0) @binding(0) var<storage, read> pack: Pack;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;

@@ -1,8 +1,8 @@
 // q_out = rope(norm(q)); the layer's pages get rope(norm(k)) and v at each row's position. With HEAD_NORM, norm is per
 // head, x / sqrt(mean(x^2) + EPS) * weight; otherwise it does nothing.
-// Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, PAIRS) of (cos, sin), any buffer
-//           if PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without HEAD_NORM;
-//           6 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 7 kv: the layer's pages.
+// Bindings: 0 state; 1 qkv: (MAX_ROWS, (HEADS + 2 KV_HEADS) * HEAD_DIM); 2 angles: (positions, PAIRS) of (cos, sin),
+//           any buffer if PAIRS is 0; 3 page_table; 4 q_norm and 5 k_norm: (HEAD_DIM / 4) vec4f, any buffers without
+//           HEAD_NORM; 6 q_out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 7 kv: the layer's pages.
 // Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), HEAD_SIZE: its values without padding, PAGE, MAX_PAGES,
 // WORKGROUP, HEAD_NORM, EPS,
 // PAIRS: the number of pairs of a head that rotate, INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + PAIRS).

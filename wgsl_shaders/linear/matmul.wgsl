@@ -1,12 +1,13 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W. A tile
-// is shared by SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns, in
-// separate workgroup memory, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are added
-// over the slices at the end.
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m: tiles of 32 rows of x by 32 * WIDE rows of W.
+// A tile is shared by SLICES slices of 32 invocations (split-K): each slice takes every SLICES-th block of 32 columns,
+// in separate workgroup memory, and loads its next block meanwhile. An invocation holds 8 x 4 * WIDE sums, which are
+// added over the slices at the end.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f;
-//           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), FIRST_ROW, Y_STRIDE, Y_OFFSET, EPILOGUE, GELU, ADD_BIAS, BIAS_AT as in matvec.wgsl; SLICES,
-// WIDE.
+//           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS,
+//           Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), FIRST_ROW, Y_STRIDE, Y_OFFSET, EPILOGUE, GELU, ADD_BIAS, BIAS_AT as in matvec.wgsl;
+// SLICES, WIDE.
 // Dispatch (g, h, ceil(count / 32)) with g * h >= ceil(N / (32 * WIDE)), or ceil(N / (16 * WIDE)) for EPILOGUE 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -1,13 +1,14 @@
-// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m and quantized W, in integers: a product of four codes
-// with a limb of x is one instruction. Tiles of 64 rows of x by 8 * WIDE rows of W, shared by SLICES slices of 64
+// y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for many rows m and quantized W, in integers: a product of four
+// codes with a limb of x is one instruction. Tiles of 64 rows of x by 8 * WIDE rows of W, shared by SLICES slices of 64
 // invocations (split-K): each slice takes every SLICES-th block of 32 columns, in separate workgroup memory. An
 // invocation holds 8 x WIDE sums, which are added over the slices at the end. Loading the next block meanwhile would
 // take registers, and so reduce the number of workgroups that run side by side.
 // EPILOGUE as in matvec.wgsl; with 2, half of a tile's rows of W are from the first N rows and half from the others.
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 limbs of x, by limbs.wgsl;
-//           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), FIRST_ROW, Y_STRIDE, Y_OFFSET, EPILOGUE, GELU, ADD_BIAS, BIAS_AT as in matvec.wgsl; SLICES;
-// WIDE, 4 or 8.
+//           4 vectors: from BIAS_AT on the bias of each row of W, any buffer without ADD_BIAS; 5 y: (MAX_ROWS,
+//           Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), FIRST_ROW, Y_STRIDE, Y_OFFSET, EPILOGUE, GELU, ADD_BIAS, BIAS_AT as in matvec.wgsl;
+// SLICES; WIDE, 4 or 8.
 // Dispatch (g, h, ceil(count / 64)) with g * h >= ceil(N / (8 * WIDE)), or ceil(N / (4 * WIDE)) for EPILOGUE 2.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -1,16 +1,17 @@
 // y[m, Y_OFFSET + n] = sum_k W[n, k] x[m, k] + bias[n], for few rows m. With NORM, x is normalized by RMS first.
 // EPILOGUE 0 stores the sum; 1 adds it to y (the residual); 2 stores activation(sum of row n) * (sum of row N + n),
 // with 2 N rows in W (a gated linear unit).
-// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f, or its limbs (x_limbs_read.wgsl);
-//           4 vectors: the norm's weight (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS; any
-//           buffer without both; 5 y: (MAX_ROWS, Y_STRIDE).
-// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, ADD_BIAS, BIAS_AT, WORKGROUP; FIRST_ROW: the row of W that makes n = 0; GELU:
-// the activation is gelu, otherwise silu; CAP: sums become CAP * tanh(sum / CAP) at the end, 0 for no cap; those of
-// dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
+// Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32; 3 x: (MAX_ROWS, K / 4) vec4f, or its
+//           limbs (x_limbs_read.wgsl); 4 vectors: the norm's weight (K,), with NORM, and from BIAS_AT on the bias of
+//           each row of W, with ADD_BIAS; any buffer without both; 5 y: (MAX_ROWS, Y_STRIDE).
+// Constants: K, N, BLOCKS (of W), Y_STRIDE, Y_OFFSET, EPILOGUE, ADD_BIAS, BIAS_AT, WORKGROUP; FIRST_ROW: the row of W
+// that makes n = 0; GELU: the activation is gelu, otherwise silu; CAP: sums become CAP * tanh(sum / CAP) at the end, 0
+// for no cap; those of dot_rows.wgsl (with EPILOGUE 2 ROWS is even);
 // LOGITS: only the last rows of x are read, those that need logits; they make rows 0, 1 ... of y. SINGLE_ROW: the state
 // has one row, so no invocation waits for its count.
 // `lora_next`: an adapter's output for the linears that read y.
-// Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows of W.
+// Dispatch (g, h, ceil(rows of x / M_TILE)) with g * h * lane groups of a workgroup * ROW_TILES >= items of ROWS rows
+// of W.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> quants: array<vec4u>;

@@ -1,9 +1,9 @@
 // Converts rows of x to 16-bit fixed-point numbers, for x_limbs_read.wgsl. With NORM, x is normalized by RMS first.
-// Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 weight: the norm's, (K / 4) vec4f, any buffer without NORM; 3 limbs: (MAX_ROWS, 5, K / 32)
-//           vec4u: of each block two of limbs a, two of b (int8_limbs.wgsl), and (s, sum of x, sums of its first 16 values and
-//           of the others).
-// Constants: K, MAX_ROWS, NORM, EPS, LANES, WORKGROUP (a multiple of LANES); LOGITS: only the last rows of x, those that need logits, which
-// make rows 0, 1 ... Two invocations a block; dispatch (ceil(K / 16 / WORKGROUP), rows).
+// Bindings: 0 state; 1 x: (MAX_ROWS, K / 4) vec4f; 2 weight: the norm's, (K / 4) vec4f, any buffer without NORM; 3
+//           limbs: (MAX_ROWS, 5, K / 32) vec4u: of each block two of limbs a, two of b (int8_limbs.wgsl), and (s, sum
+//           of x, sums of its first 16 values and of the others).
+// Constants: K, MAX_ROWS, NORM, EPS, LANES, WORKGROUP (a multiple of LANES); LOGITS: only the last rows of x, those
+// that need logits, which make rows 0, 1 ... Two invocations a block; dispatch (ceil(K / 16 / WORKGROUP), rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> x: array<vec4f>;

@@ -3,8 +3,8 @@
 // sampled any number of tokens. A state of several rows has sampled the token after each row; it counts if all rows
 // before it were guessed correctly. Then the kernel makes ROWS rows from the first one: the text's last token, and
 // guesses.
-// Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record` to 0:
-// the number of new tokens, then the tokens.
+// Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record`
+// to 0: the number of new tokens, then the tokens.
 // Constants: RING, ROWS, RECORD, MOST_MATCH, WORKGROUP (a power of two, at least ROWS). One workgroup.
 #import state
 struct Text {

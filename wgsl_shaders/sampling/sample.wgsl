@@ -1,5 +1,5 @@
-// Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own rules,
-// and makes it the row's token of the next step. Rows with temperature 0 are left to argmax.wgsl.
+// Draws each row's token from softmax(logits / temperature), cut by top-k, then top-p, then min-p, by the row's own
+// rules, and makes it the row's token of the next step. Rows with temperature 0 are left to argmax.wgsl.
 // py_core/sampling.py does the same in numpy. Nothing is sorted: the thresholds of top-k and top-p are found by
 // radix select, 8 bits of an order-preserving integer key at a time. Probabilities are fixed-point (1 = 2^30), so sums
 // do not depend on the order of atomics, and a seed gives the same answer every time.

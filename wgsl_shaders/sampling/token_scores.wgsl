@@ -1,6 +1,6 @@
 // log p of each row's token, from logits that its neighbours change as in head_mix.wgsl.
-// Bindings: 0 state: a row's token is the one to score, its slot the place of the score; 1 slots and 2 near as in head_slots.wgsl;
-//           3 logits: (rows, VOCAB), not yet capped; 4 scores: (MAX_ROWS,).
+// Bindings: 0 state: a row's token is the one to score, its slot the place of the score; 1 slots and 2 near as in
+//           head_slots.wgsl; 3 logits: (rows, VOCAB), not yet capped; 4 scores: (MAX_ROWS,).
 // Constants: K, VOCAB, CAP (logits are CAP * tanh(l / CAP), 0 for no cap), WORKGROUP (a power of two). One workgroup
 // per row; dispatch (count).
 #import state

@@ -4,8 +4,9 @@
 // columns in turn, and sum their results. A lane group processes ROW_TILES tiles one after the other, and loads the
 // next tile's weights while it multiplies the current one's. `columns` provides x, CHUNK blocks at a time.
 //
-// Example: matvec over W of 4096 x 2048 (64 blocks a row) with WORKGROUP 128, LANES 32, SUBGROUPS 1, ROWS 2, ROW_TILES 1, CHUNK 64.
-// A workgroup has 4 lane groups; lane group g of workgroup w has the tile of rows r = 2 (4 w + g) and r + 1. Its lane l reads
+// Example: matvec over W of 4096 x 2048 (64 blocks a row) with WORKGROUP 128, LANES 32, SUBGROUPS 1, ROWS 2,
+// ROW_TILES 1, CHUNK 64. A workgroup has 4 lane groups; lane group g of workgroup w has the tile of rows
+// r = 2 (4 w + g) and r + 1. Its lane l reads
 //
 //              lane 0           lane 1           ...   lane 31
 //   row r      blocks 0 and 32  blocks 1 and 33  ...   blocks 31 and 63     neighbours read neighbouring blocks
@@ -18,8 +19,8 @@
 // the weights of one row tile after the other (ROW_TILES 8).
 //
 // Needs quants, scales, x (MAX_ROWS, K / 4) vec4f, vectors, which begin with the norm's weight: (K / 4) vec4f;
-// weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a row of x,
-// each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
+// weight_row(item, r): the r-th row of W of an item (a row tile); OUTPUTS_PER_ITEM: outputs that an item makes for a
+// row of x, each of ROWS / OUTPUTS_PER_ITEM sums: output e has the sums of rows e, OUTPUTS_PER_ITEM + e ...;
 // `columns`: x_direct, x_staged, x_limbs, x_limbs_rows or x_limbs_read, which load x and multiply a block of it by
 // blocks of W; a format's load_block(row, column) and the codes of a block, where value = scale[half] * code +
 // offset[half]; OFFSETS: whether any offset is not 0, TWO_SCALES: whether the halves of a block differ in scale and

@@ -1,5 +1,5 @@
-// log(sum(exp(l))) of the VOCAB logits from `first` on, given to all invocations of a workgroup. Needs logit(i); uniform control
-// flow. Constants: VOCAB, WORKGROUP (a power of two).
+// log(sum(exp(l))) of the VOCAB logits from `first` on, given to all invocations of a workgroup. Needs logit(i);
+// uniform control flow. Constants: VOCAB, WORKGROUP (a power of two).
 var<workgroup> sums: array<vec2f, WORKGROUP>;  // the largest, and the sum of exp(l - largest)
 
 fn add_sums(a: vec2f, b: vec2f) -> vec2f {

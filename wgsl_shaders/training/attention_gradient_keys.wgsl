@@ -2,8 +2,8 @@
 // heads h that read g. p and ds are the attention weights and the gradient of the scores of packed_attention.wgsl,
 // recomputed. A workgroup handles 32 keys of a head, iterates over its query heads and tiles of 32 rows, and computes
 // 64 columns.
-// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4) vec4f; 4 dout:
-//           as q; 5 stats: (MAX_ROWS, HEADS) vec2f; 6 dk and 7 dv: as k.
+// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4)
+//           vec4f; 4 dout: as q; 5 stats: (MAX_ROWS, HEADS) vec2f; 6 dk and 7 dv: as k.
 // Constants as for packed_attention.wgsl. Dispatch (KV_HEADS, ceil(count / 32), ceil(HEAD_DIM / 64)).
 #import pack
 @group(0) @binding(0) var<storage, read> pack: Pack;

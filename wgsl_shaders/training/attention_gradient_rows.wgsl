@@ -1,7 +1,7 @@
 // dq[m, h] = sum_t ds[m, t] k[t, g], with ds the gradient of the scores of packed_attention.wgsl, recomputed.
 // A workgroup handles 32 rows of a head, iterates over tiles of 32 keys, and computes 64 columns of dq.
-// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4) vec4f; 4 dout:
-//           as q; 5 stats: (MAX_ROWS, HEADS) vec2f; 6 dq: as q.
+// Bindings: 0 pack; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 k and 3 v: (MAX_ROWS, KV_HEADS * HEAD_DIM / 4)
+//           vec4f; 4 dout: as q; 5 stats: (MAX_ROWS, HEADS) vec2f; 6 dq: as q.
 // Constants and dispatch as for packed_attention.wgsl.
 #import pack
 @group(0) @binding(0) var<storage, read> pack: Pack;

@@ -1,7 +1,7 @@
 // The gradient of a chunk's logits l, in place: weight (p - onehot(target)) + kl_weight (p - p_base), times
 // 1 - (l / CAP)^2 with a soft-cap. 0 behind the chunk's last token.
-// Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 sums: LossSums of each; 3 base_logits: (MAX_ROWS, CHUNK), any buffer
-//           without KL; 4 vectors: as in loss_sums.wgsl; 5 logits: (MAX_ROWS, CHUNK).
+// Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 sums: LossSums of each; 3 base_logits: (MAX_ROWS, CHUNK),
+//           any buffer without KL; 4 vectors: as in loss_sums.wgsl; 5 logits: (MAX_ROWS, CHUNK).
 // Constants: CHUNK, WORKGROUP; those of loss_rows.wgsl. Dispatch (ceil(CHUNK / WORKGROUP), count).
 #import chunk_state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -1,6 +1,7 @@
 // Adds a chunk of the vocabulary to the sums of each row with a loss: the softmax of arXiv 1805.02867, piece by piece.
-// Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 logits and 3 base_logits: (MAX_ROWS, CHUNK), any buffer without KL;
-//           4 vectors: from BIAS_AT on the biases of all tokens, any buffer without ADD_BIAS; 5 sums: LossSums of each row.
+// Bindings: 0 state: the chunk; 1 rows: LossRow of each; 2 logits and 3 base_logits: (MAX_ROWS, CHUNK), any buffer
+//           without KL; 4 vectors: from BIAS_AT on the biases of all tokens, any buffer without ADD_BIAS; 5 sums:
+//           LossSums of each row.
 // Constants: CHUNK, WORKGROUP (a power of two); those of loss_rows.wgsl. One workgroup per row: dispatch (count).
 #import chunk_state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -1,6 +1,7 @@
 // out[m, :] = dy[m, :], rotated by the negated angles, head by head: the gradient of rope.wgsl's x. Negating the second
 // value of each pair before and after a rotation reverses its direction.
-// Bindings: 0 state; 1 dy: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 angles: (positions, PAIRS) of (cos, sin); 3 out: as dy.
+// Bindings: 0 state; 1 dy: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 angles: (positions, PAIRS) of (cos, sin); 3 out:
+//           as dy.
 // Constants and dispatch as for rope.wgsl.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;

@@ -64,7 +64,7 @@ class OnnxGraph:
         """An initializer. Raises ValueError if ELEMENT_TYPES lacks its type."""
         array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
         if array.dtype not in ELEMENT_TYPES:
-            raise ValueError(f"ONNX files of this writer hold no {array.dtype}: convert it first")
+            raise ValueError(f"this writer cannot store {array.dtype} in ONNX: convert it first")
         name = self._new_name("c")
         parts = [_number(1, size) for size in array.shape]
         parts += [_number(2, ELEMENT_TYPES[array.dtype]), _text(8, name), _field(9, array.tobytes())]

@@ -45,7 +45,7 @@ async function join(entries, folder, options) {
   return metafile.outputs;
 }
 
-/** What an output imports from its beginning, and what that imports. */
+/** The imports at the beginning of an output, and their own. */
 function eager(outputs, path, found = new Set()) {
   for (const { path: next, kind, external } of outputs[path].imports) {
     if (kind !== 'import-statement' || external || found.has(next)) continue;

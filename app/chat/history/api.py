@@ -40,7 +40,7 @@ LEAST_IN_PIECES = 0.3
 """The same for a search in words that the embedder knows only in pieces: "zzzzqq" is near to something by chance."""
 SHORT_PIECE = 2.4  # characters
 MOST_SIMILAR_CONVERSATIONS = 20
-NO_UNDO = Message("chat.no-undo", "This can be undone no more: the conversation was deleted for good.")
+NO_UNDO = Message("chat.no-undo", "This can no longer be undone: the conversation was deleted for good.")
 LONGEST_TITLE = 200
 
 

@@ -104,8 +104,8 @@ async def import_chats(
         raise StoreError(
             "file",
             "import.only-chats",
-            "This file has only chats, which are added to what is here and replace nothing. "
-            "Choose to merge (in a terminal leave out --replace). Nothing was changed.",
+            "This file has only chats. They are added to what is here and replace nothing, so choose to merge (in a "
+            "terminal leave out --replace). Nothing was changed.",
         )
     chats = [(await _placed(session, sessions), turns) for session, turns in found.chats]
     merged = await sessions.merge(chats)

@@ -107,7 +107,7 @@ def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], archite
             )
         if array.dtype not in _FILE_TYPES:
             raise ConvertError(
-                f"The tensor {shown(given)} is of the type {array.dtype}; those of F32, F16 and BF16 can be converted."
+                f"The tensor {shown(given)} has the type {array.dtype}; only F32, F16 and BF16 can be converted."
             )
         weights[f"{module}.{kind}"] = array
     return dict(sorted(weights.items(), key=lambda item: _place(item[0])))

@@ -46,7 +46,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConvertError(
-            f"{path.parent} has no {path.name}: give the folder of a model as Hugging Face has it, with config.json, "
+            f"{path.parent} has no {path.name}: give a model's folder from Hugging Face, with config.json, "
             "tokenizer.json and its safetensors files."
         ) from None
     except (ValueError, RecursionError) as error:
@@ -71,8 +71,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         method = (config.get("quantization_config") or {}).get("quant_method")
     if method:
         raise ConvertError(
-            f"The weights in {folder} are quantized already ({shown(method)}): convert the model that they were made "
-            "of."
+            f"The weights in {folder} are quantized already ({shown(method)}): convert the model they were made of."
         )
     return config
 

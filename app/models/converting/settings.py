@@ -35,7 +35,7 @@ def architecture_of(config: Config) -> str:
         *others, last = dict.fromkeys(ARCHITECTURES.values())
         said = one_line(name) if isinstance(name, str) else shown(name)
         raise ConvertError(
-            f"A model of the architecture {said} cannot be converted; those of {', '.join(others)} and {last} can."
+            f"A model of the architecture {said} cannot be converted; models of {', '.join(others)} and {last} can."
         )
     return ARCHITECTURES[name]
 
@@ -116,7 +116,7 @@ def _scaling(rope: Mapping[str, Any]) -> dict[str, Any]:
         return {"rope.scaling.type": "linear", "rope.scaling.factor": float(factor)}
     if kind != "yarn" or not factor:
         raise ConvertError(
-            f"Rope of the kind {shown(kind)} cannot be converted; linear, llama3, longrope and yarn can."
+            f"RoPE of the kind {shown(kind)} cannot be converted; linear, llama3, longrope and yarn can."
         )
     values = {
         "rope.scaling.type": "yarn",

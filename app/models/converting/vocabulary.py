@@ -145,8 +145,8 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str:
         if _LETTERS in pattern and _ONE_DIGIT in pattern:
             return "qwen2"
     raise ConvertError(
-        "tokenizer.json cuts words by a rule that Sonata does not know; it knows those of gpt-2, smollm, llama-bpe, "
-        "qwen2, tekken and gpt-4o."
+        "tokenizer.json splits words by a rule that Sonata does not know; it knows the rules of gpt-2, smollm, "
+        "llama-bpe, qwen2, tekken and gpt-4o."
     )
 
 

@@ -33,7 +33,7 @@ class BrowserKernelHost:
         if pool.abi != ABI:
             raise BackendError(
                 "wasm.other-version",
-                "The kernels of this site are of version {theirs}, not {ours}. Reload the page.",
+                "The kernels of this site have version {theirs}, not {ours}. Reload the page.",
                 theirs=pool.abi,
                 ours=ABI,
             )

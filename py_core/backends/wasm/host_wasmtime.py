@@ -95,7 +95,7 @@ class WasmtimeHost:
         if (abi := self._first.call("abi")) != ABI:
             raise BackendError(
                 "wasm.native-version",
-                "{kernels} is of version {theirs}, not {ours}: run `python build.py site` again.",
+                "{kernels} has version {theirs}, not {ours}: run `python build.py site` again.",
                 kernels=kernels,
                 theirs=abi,
                 ours=ABI,
@@ -113,7 +113,7 @@ class WasmtimeHost:
         except wasmtime.WasmtimeError as error:
             raise BackendError(
                 "wasm.native-memory",
-                "The model needs {size} MiB, more than WASM can have here. Take a smaller model.",
+                "The model needs {size} MiB, more than WASM can have here. Choose a smaller model.",
                 size=f"{nbytes / 2**20:.0f}",
             ) from error
 

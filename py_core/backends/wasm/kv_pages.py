@@ -107,7 +107,8 @@ class KVPages:
                 capacity = group.pages.grown()
                 if capacity == group.pages.capacity:
                     raise BackendError(
-                        "wasm.no-memory-left", "The conversations have no more memory. Close one, or start a new chat."
+                        "wasm.no-memory-left",
+                        "There is no memory left for conversations. Close one, or start a new chat.",
                     )
                 await self._grow(group, _extents(capacity))
                 group.pages.add_capacity(capacity)

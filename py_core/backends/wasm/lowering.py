@@ -58,9 +58,8 @@ class ProgramLowering:
         if config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
             raise BackendError(
                 "wasm.heads",
-                "This model has {group} heads of {size} for each of keys and values; the WASM "
-                "kernels take up to {most}, of up to {longest}. Choose another backend or "
-                "model.",
+                "This model has {group} attention heads of {size} values for each head of keys and values; the "
+                "WASM kernels support up to {most}, of up to {longest} values. Choose another backend or model.",
                 group=group,
                 size=config.head_dim,
                 most=MOST_GROUP,

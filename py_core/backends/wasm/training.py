@@ -224,5 +224,5 @@ async def open_wasm_training(
 def _lost() -> TrainingLostError:
     return TrainingLostError(
         "wasm.training-lost",
-        "The workers on the CPU were started again in the middle of training. Restore its last step.",
+        "The CPU workers were restarted in the middle of a training. Restore its last step.",
     )

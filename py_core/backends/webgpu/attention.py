@@ -142,7 +142,7 @@ class AttentionKernels:
         limits = self._adapter
         if self._config.head_dim > _MOST_TILED:
             raise BackendError(
-                "gpu.long-heads", "The GPU's kernels take attention heads of up to {most} values.", most=_MOST_TILED
+                "gpu.long-heads", "The GPU kernels support attention heads of up to {most} values.", most=_MOST_TILED
             )
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
         heads, pipeline = self._config.num_attention_heads, self._reading("attention_tiles", op, SLICES=slices)

@@ -76,8 +76,8 @@ class WebGPUBackend(PipelinedBackend):
         if self.device.config.head_dim % 4:
             raise BackendError(
                 "gpu.training-heads",
-                "The GPU kernels train models whose attention heads have multiples of 4 "
-                "values, and this one's have {size}. Train it on another backend.",
+                "The GPU kernels train a model only if its attention heads have a multiple of 4 values; this "
+                "model's have {size}. Train it on another backend.",
                 size=self.device.config.head_dim,
             )
         training = WebGPUTraining(self.device, self.recovery, training_plan(self.graph, layout))

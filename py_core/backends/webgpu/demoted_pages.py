@@ -78,7 +78,7 @@ class DemotedPages:
         nbytes = (old + new * _PLACES[tier]) * self.place_bytes
         if nbytes > self._host.adapter.max_binding_size:
             raise BackendError(
-                "gpu.no-memory-left", "The conversations need more memory than this GPU gives. Start a new chat."
+                "gpu.no-memory-left", "The conversations need more memory than is free on this GPU. Start a new chat."
             )
         for layer in range(self._layers):
             buffer = self._host.create_buffer(nbytes, PAGES)

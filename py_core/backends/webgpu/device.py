@@ -52,8 +52,8 @@ _SCORED = "scored"
 
 _ONLY_SOFTWARE = Message(
     "gpu.only-software",
-    "The connection to the graphics card was lost, and there is only a software adapter, which "
-    "is slow, in its place. Load the model again to go on.",
+    "The connection to the graphics card was lost, and only a software adapter is left, which is "
+    "slow. Load the model again to continue.",
 )
 
 

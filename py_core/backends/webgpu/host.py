@@ -79,7 +79,8 @@ class Segment:
 
 NO_TIMESTAMPS = Message(
     "gpu.no-timestamps",
-    "This GPU has no timestamp-query, so the time of a kernel cannot be measured. Try another browser or driver.",
+    "This GPU does not offer timestamp-query, so the time of a kernel cannot be measured. Try "
+    "another browser or driver.",
 )
 
 

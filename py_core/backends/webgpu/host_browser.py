@@ -148,5 +148,5 @@ class BrowserHost:
 _LOST = Message(
     "gpu.lost",
     "The connection to the graphics card was lost (it was reset, went to sleep, or ran out of "
-    "memory). Load the model again to go on.",
+    "memory). Load the model again to continue.",
 )

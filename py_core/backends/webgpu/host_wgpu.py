@@ -92,7 +92,7 @@ class WgpuHost:
             self._device = adapter.request_device_sync(required_features=features, required_limits=limits)
         except Exception as error:
             raise BackendError(
-                "gpu.no-device", "The GPU {name} gives no device: {why}", name=adapter.info["device"], why=error
+                "gpu.no-device", "The GPU {name} cannot be opened: {why}", name=adapter.info["device"], why=error
             ) from error
         info = adapter.info
         self.adapter = AdapterInfo(
@@ -128,8 +128,8 @@ class WgpuHost:
         except wgpu.GPUError as error:
             raise BackendError(
                 "gpu.no-room",
-                "The GPU has no room for {size} MiB ({label}). Close other programs that use "
-                "it, or take a smaller model.",
+                "The GPU has no room for {size} MiB ({label}). Close other programs that use it, or choose a "
+                "smaller model.",
                 size=f"{size / 2**20:.0f}",
                 label=label,
             ) from error

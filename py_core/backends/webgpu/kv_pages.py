@@ -110,7 +110,7 @@ class KVPages:
                 if capacity == group.pages.capacity or capacity * self.page_bytes > self._host.adapter.max_binding_size:
                     raise BackendError(
                         "gpu.no-memory-left",
-                        "The conversations need more memory than this GPU gives. Start a new chat.",
+                        "The conversations need more memory than is free on this GPU. Start a new chat.",
                     )
                 await self._resize(group, capacity)
                 group.pages.add_capacity(capacity)

@@ -93,7 +93,7 @@ def _repeats(seconds: float, times: int, shortest: float) -> int:
         if seconds == 0:
             raise BackendError(
                 "gpu.frozen-timestamps",
-                "This GPU's timestamps stand still, so the time of a kernel cannot be measured.",
+                "This GPU's timestamps do not advance, so the time of a kernel cannot be measured.",
             )
         return times
     growth = min(16, math.ceil(shortest / seconds)) if seconds else 16

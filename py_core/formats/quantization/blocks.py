@@ -50,7 +50,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from py_core.messages import UserError
+from py_core.messages import Message, UserError
+
+
+class ShapeError(UserError, ValueError):
+    """A tensor of this shape cannot be stored in this format."""
 
 
 class UnsupportedFormatError(UserError, ValueError):
@@ -128,7 +132,7 @@ def format_for_type(ggml_type: int, tensor: str) -> BlockFormat:
     if fmt is not None:
         return fmt
     known = UNSUPPORTED_TYPES.get(ggml_type)
-    what = known.name if known else f"format number {ggml_type}"
+    what = known.name if known else Message("gguf.format-number", "format number {number}", number=ggml_type)
     *names, last = FORMATS
     raise UnsupportedFormatError(
         "gguf.no-readable-format",
@@ -154,12 +158,20 @@ def check_readable(fmt: BlockFormat) -> None:
 def nbytes(fmt: BlockFormat, shape: Sequence[int]) -> int:
     """The size in bytes of a tensor of `shape` (outermost dimension first) in `fmt`.
 
-    Raises ValueError for an empty or negative dimension, and for rows that are not a whole number of blocks.
+    Raises ShapeError for an empty or negative dimension, and for rows that are not a whole number of blocks.
     """
     if not shape or any(dim <= 0 for dim in shape):
-        raise ValueError(f"a tensor needs at least one dimension, each of at least 1; the shape is {tuple(shape)}")
+        raise ShapeError(
+            "gguf.no-dimension",
+            "a tensor needs at least one dimension, each of at least 1, but the shape is {shape}",
+            shape=tuple(shape),
+        )
     if shape[-1] % fmt.block_size:
-        raise ValueError(
-            f"a row of {shape[-1]} elements cannot be stored in {fmt.name}, which packs them by {fmt.block_size}"
+        raise ShapeError(
+            "gguf.bad-row",
+            "a row of {count} elements cannot be stored in {format}, which packs {block} at a time",
+            count=shape[-1],
+            format=fmt.name,
+            block=fmt.block_size,
         )
     return math.prod(shape) // fmt.block_size * fmt.block_bytes

@@ -154,7 +154,7 @@ async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -
 )
 async def test_heads_that_the_kernels_have_no_room_for_are_refused(tmp_path: Path, kernel_wasm, shape) -> None:
     path = TinyLlama(**shape, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
-    with pytest.raises(BackendError, match="the WASM kernels take up to 16"):
+    with pytest.raises(BackendError, match="the WASM kernels support up to 16"):
         await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 

@@ -85,7 +85,7 @@ async def test_an_adapter_for_which_there_is_no_memory_is_refused_and_all_else_r
     adapter = adapters_of(WIDTH)[0]
     with monkeypatch.context() as patch:
         patch.setattr("py_core.backends.wasm.host_wasmtime._STAGING", 1 << 40)
-        with pytest.raises(BackendError, match="Take a smaller model"):
+        with pytest.raises(BackendError, match="Choose a smaller model"):
             await pair.other.put_head_adapter(adapter)
     await alike(pair, *sequences)
     await use(pair, adapter, *sequences)

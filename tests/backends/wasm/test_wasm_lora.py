@@ -228,7 +228,7 @@ async def test_a_set_for_which_there_is_no_memory_is_refused_and_all_else_runs(
     end = pair.other.device.lowering.pages.end  # type: ignore[attr-defined]
     with monkeypatch.context() as patch:
         patch.setattr("py_core.backends.wasm.host_wasmtime._STAGING", 1 << 40)
-        with pytest.raises(BackendError, match="Take a smaller model"):
+        with pytest.raises(BackendError, match="Choose a smaller model"):
             await pair.other.add_adapter(drawn(graph_of(pair), 2, rank=16))
     assert pair.other.device.lowering.pages.end == end  # type: ignore[attr-defined]
     turned(pair, number, *sequences)

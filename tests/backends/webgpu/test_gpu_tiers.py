@@ -90,7 +90,7 @@ async def test_where_the_gpu_gives_no_more_memory_nothing_is_lost(path: Path) ->
     text, roomy = prompt(10 * PAGE + 5, seed=1), host.adapter
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     host.adapter = replace(roomy, max_binding_size=pair.other.pages.store.page_bytes)
-    with pytest.raises(BackendError, match="more memory than this GPU gives"):
+    with pytest.raises(BackendError, match="more memory than is free on this GPU"):
         await pair.other.prefill(ours, text)
     table = pair.other.pages.table
     assert table

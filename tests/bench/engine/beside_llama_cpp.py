@@ -220,7 +220,7 @@ def llama_cpp(python: str, model: Path, threads: int, clock: str) -> Iterator[su
     """The peer's process. Raises SystemExit with a sentence if that interpreter has no llama-cpp-python."""
     if not has_llama_cpp(python):
         raise SystemExit(
-            f"{python} has no llama-cpp-python. Make an environment for it, which is no part of the project: "
+            f"{python} has no llama-cpp-python. Make an environment for it, which is not part of the project: "
             "`python -m venv /tmp/llama && /tmp/llama/bin/pip install llama-cpp-python` (it compiles for some 15 "
             "minutes), and name it: --python /tmp/llama/bin/python."
         )

@@ -47,7 +47,7 @@ from tests.bench.engine.parallel_sequences import loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 Times = dict[str, list[float]]
-IN_TURNS = ("an imprint, made", "the same, everything read anew")
+IN_TURNS = ("an imprint, made", "the same, everything read again")
 
 
 @contextmanager
@@ -105,9 +105,9 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
     for name, each in times.items():
         table.add_row(name, f"{median(each):.2f}", f"{min(each):.2f}")
     print_tables(table)
-    made, anew = (times[name] for name in IN_TURNS)
+    made, again = (times[name] for name in IN_TURNS)
     print(
-        f"an imprint in turns with one that reads everything anew: {median(map(truediv, made, anew)):.3f} of the time"
+        f"an imprint in turns with one that reads everything again: {median(map(truediv, made, again)):.3f} of the time"
     )
     own, now = (np.array(nll[name]) for name in ("before", "after"))
     print(f"own NLL before {own.mean():.2f}, after {now.mean():.4f}, at most {now.max():.4f}")
@@ -162,11 +162,11 @@ async def in_turns(model: Model, learning: LearningService, chosen: tuple[Invent
             with timed(times, IN_TURNS[0]):
                 await learning.imprints.make(memory, lesson, tokens)
 
-        async def anew(tokens: LessonTokens = tokens) -> None:
+        async def again(tokens: LessonTokens = tokens) -> None:
             with timed(times, IN_TURNS[1]):
                 await imprint_anew(model.engine, tokens, directions)
 
-        for make in (as_made, anew) if turn % 2 else (anew, as_made):
+        for make in (as_made, again) if turn % 2 else (again, as_made):
             await make()
 
 

@@ -102,7 +102,7 @@ def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", default="wasm")
-    parser.add_argument("--dist", type=Path, help="a site that was built before (default: this checkout's, made anew)")
+    parser.add_argument("--dist", type=Path, help="a site that was built before (default: this checkout's, built now)")
     parser.add_argument("--before", type=Path, help="another site: rounds of both in turns, and the ratio of the two")
     parser.add_argument("--server", choices=(*SERVERS, "both"), default="both")
     options = parser.parse_args()

@@ -122,7 +122,9 @@ def test_the_rule_that_cuts_words_is_told_by_its_pattern() -> None:
                 {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}}]}]
 )  # fmt: skip
 def test_an_unknown_rule_is_refused(strange: dict[str, Any] | None) -> None:
-    with pytest.raises(ConvertError, match="cuts words by a rule that Sonata does not know; it knows those of gpt-2"):
+    with pytest.raises(
+        ConvertError, match="splits words by a rule that Sonata does not know; it knows the rules of gpt-2"
+    ):
         pre_tokenizer_name(byte_level("gpt-2") | {"pre_tokenizer": strange})
 
 
@@ -176,13 +178,13 @@ def changed(path: Path, **values: Any) -> None:
 
 def test_what_is_no_models_folder_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConvertError, match=r"has no config\.json: give the folder of a model as Hugging Face has it"):
+    with pytest.raises(ConvertError, match=r"has no config\.json: give a model's folder from Hugging Face"):
         convert_folder(tmp_path / "folder", tmp_path / "out.gguf", silent)
 
 
 BROKEN = {
     "another architecture": ("config.json", {"architectures": ["MambaForCausalLM"]},
-                             "MambaForCausalLM cannot be converted; those of llama, qwen2, .* and smollm3 can"),
+                             "MambaForCausalLM cannot be converted; models of llama, qwen2, .* and smollm3 can"),
     "no architecture": ("config.json", {"architectures": None}, "the architecture none cannot be converted"),
     "no width": ("config.json", {"hidden_size": None}, "has no 'hidden_size', which a model of llama needs"),
     "quantized already": ("config.json", {"quantization_config": {"quant_method": "awq"}}, r"already \('awq'\)"),

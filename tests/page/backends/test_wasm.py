@@ -181,7 +181,7 @@ async def test_a_software_adapter_is_passed_over_for_the_cpu_until_the_menu_says
     await chat.wait_for("ready", 180)
     assert (await chat.last_answer()).startswith(await chat.page.evaluate("window.said"))
     await expect(chat.page.locator(".answer-footer")).to_contain_text("Interrupted")
-    await expect(chat.page.locator("#log")).to_contain_text("does not know what is above")
+    await expect(chat.page.locator("#log")).to_contain_text("does not know the messages above")
     await expect(chat.page.locator("#message")).to_have_value(STORY)
     await expect(chat.page.locator(".status-line")).to_contain_text("on the CPU, fast")
     await chat.page.fill("#message", "")

@@ -203,8 +203,8 @@ UNREADABLE = (
         packed_pdf(b" " * 2**26 + b"q"),
         "packed.pdf was not read: it takes too long or unpacks to too much.",
     ),
-    ("broken.pdf", b"%PDF-1.4\nnothing", "broken.pdf cannot be read: it is damaged, or no PDF."),
-    ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "photo.png is not text. Sonata reads no pictures."),
+    ("broken.pdf", b"%PDF-1.4\nnothing", "broken.pdf cannot be read: it is damaged, or not a PDF."),
+    ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "photo.png is not text. Sonata cannot read pictures."),
     ("line.txt", b"a" * 4_000_001, "line.txt is too large: a file may have 4 MB."),
 )
 

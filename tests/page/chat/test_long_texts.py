@@ -200,4 +200,4 @@ async def test_a_message_that_cannot_fit_is_neither_shown_nor_sent(page_apart: C
     model = {"contextLength": 8192, "longestPrompt": 100_000}
     assert await page_apart.page.evaluate(why, [spaced, model]) is None
     assert await page_apart.page.evaluate(why, [spaced, model | {"longestPrompt": None}]) is None
-    assert "Send it when the model is loaded" in await page_apart.page.evaluate(why, ["x" * 200_001, None])
+    assert "Send it once the model is loaded" in await page_apart.page.evaluate(why, ["x" * 200_001, None])

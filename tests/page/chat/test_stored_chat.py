@@ -251,6 +251,6 @@ async def test_the_engine_edits_goes_on_and_shows_another_branch(plain_chat: Cha
 
     refused = (await events_of("respond", text=THIRD, after=99))["failure"]
     assert (refused["kind"], refused["details"]) == ("StoreError", None)
-    assert "not in this conversation any more" in refused["message"]["text"]
-    with pytest.raises(Error, match="not in this conversation any more"):
+    assert "no longer in this conversation" in refused["message"]["text"]
+    with pytest.raises(Error, match="no longer in this conversation"):
         await page.evaluate("(chat) => sonata.engine.memory.choose({ id: chat, number: 99 })", chat)

@@ -172,7 +172,7 @@ async def test_the_bar_of_the_context_says_what_is_in_the_prompt(plain_chat: Cha
     assert sum(parts) == total
     held = card.locator(".context-held")
     await expect(held).to_contain_text("of memory")
-    owners = ["Model", "Computing", "Conversations", "Kept for what begins alike", "Room for more"]
+    owners = ["Model", "Computing", "Conversations", "Kept for chats that begin alike", "Room for more"]
     await expect(held.locator("dt")).to_have_text(owners)
     await expect(card).to_contain_text("1,000 more tokens of context take")
     assert await found_by_axe(page) == []

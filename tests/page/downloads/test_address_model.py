@@ -123,7 +123,9 @@ async def test_what_is_no_address_is_a_sentence_with_a_way_out(chat: ChatPage) -
     for address in ("http://[::", "https://"):
         await chat.open(f"?model={address}")
         said = await chat.problem()
-        assert said.startswith(f'The page\'s address asks for the model "{address}", which is no address of a file.')
+        assert said.startswith(
+            f'The page\'s address asks for the model "{address}", which is not the address of a file.'
+        )
     await expect(chat.way_out("Load again")).to_be_visible()
     await chat.way_out("Use my usual model").click()
     assert (await until_ready(chat)).startswith(f"{chat.site}/models/")

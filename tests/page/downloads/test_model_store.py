@@ -578,6 +578,6 @@ async def test_a_model_in_several_files_is_refused_where_a_part_is_not_as_long_a
         longer = (await tab.load_from(url, len(small.model)))["error"]
         other.told[names[0]] = 110_000
         shorter = (await tab.load_from(url, len(small.model)))["error"]
-    said = f"{names[0]} has another length than its server said"
+    said = f"{names[0]} does not have the length that its server announced"
     assert longer == f"{said} (90000 bytes). Download all parts, then open them in Settings, Model."
     assert shorter == f"{said} (110000 bytes). Download all parts, then open them in Settings, Model."

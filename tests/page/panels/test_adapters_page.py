@@ -223,7 +223,7 @@ async def test_what_cannot_be_used_is_refused_in_a_sentence(
     await refused(chat, "it was made for another model")
     same_shape = replace(base, sha256="ab" * 32)
     await pick(chat, own_file(tmp_path / "same.safetensors", same_shape, 1, "same"))
-    await refused(chat, "The adapter 'same' was made for another model than this one")
+    await refused(chat, "The adapter 'same' was made for another model: for")
     assert await answer(chat) == before
 
 
@@ -235,7 +235,7 @@ async def test_what_another_tab_deletes_answers_no_more_here(chat: ChatPage, pir
     other = await other_tab(chat)
     await other.evaluate(f"(sum) => import({STORE}).then((store) => store.removeAdapter(sum))", facts["sha256"])
     await expect(model_line(chat)).not_to_contain_text(" with ")
-    await expect(chat.page.locator("#notices")).to_contain_text("is not in this browser any more")
+    await expect(chat.page.locator("#notices")).to_contain_text("is no longer in this browser")
     await expect(row(chat, "pirate-talk")).to_have_count(0)
     assert await answer(chat) == plain
     await chat.page.wait_for_function("() => localStorage.getItem('sonata.adapters') === '{}'")

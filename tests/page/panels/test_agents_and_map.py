@@ -115,7 +115,7 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     await panel.get_by_label("Name", exact=True).fill(" ")
     await panel.get_by_label("Top p").fill("0.5")
     await panel.get_by_role("button", name="Save").click()
-    await problem.filter(has_text="needs a title").wait_for()
+    await problem.filter(has_text="needs the key title").wait_for()
     await expect(panel.get_by_label("Name", exact=True)).to_have_attribute("aria-invalid", "true")
     await expect(top_p).not_to_have_attribute("aria-invalid")
     await expect(top_p).to_have_attribute("aria-describedby", "agent-hint-top-p")

@@ -227,7 +227,7 @@ async def test_the_plain_assistant_is_quiet_and_its_words_agree_with_its_numbers
     await chat.chip.locator("summary").click()
     reason = await chat.chip.locator(".route-reason").inner_text()
     none = r"No agent was likely enough, so the plain assistant answered\."
-    told = none + r" The most likely one is ([\w -]+) with ([\d.]+)%\."
+    told = none + r" The likeliest agent is ([\w -]+) with ([\d.]+)%\."
     said = re.fullmatch(told, reason)
     assert said, reason
     await expect(chat.chip.get_by_role("heading", name="Most likely agents")).to_be_visible()
@@ -444,7 +444,7 @@ async def test_a_foreign_file_is_refused_with_a_sentence_and_chats_of_elsewhere_
     await chat.show("Storage")
     await chat.panel.get_by_label("Exported file").set_input_files(foreign)
     await chat.button("Import").click()
-    await expect(chat.panel.get_by_role("alert").filter(has_text="This is no export of Sonata")).to_be_visible()
+    await expect(chat.panel.get_by_role("alert").filter(has_text="This is not an export of Sonata")).to_be_visible()
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         made.write(Path(__file__).parents[2] / "chat/exports/chatgpt.json", "conversations.json")
@@ -519,7 +519,7 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await expect(row).to_have_count(0)
     assert "tests.share" not in [policy["name"] for policy in await chat.memory("policies")]
     await chat.memory("editPolicy", name="learning.gate.threshold", value=0.0)
-    row = chat.row("From when on a fact answers")
+    row = chat.row("When a fact answers")
     await expect(row).to_contain_text("a score of 0.00: 50% sure")
     await expect(row).to_contain_text("100% certain")
     await expect(row).to_contain_text("set by you")

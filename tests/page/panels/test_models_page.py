@@ -232,7 +232,7 @@ async def test_a_model_in_several_files_is_one_model(chat: ChatPage, hub: LocalH
     await open_list(chat)
     await expect(row(chat, "In three")).to_contain_text(f"{size / 1e6:.1f} MB")
     await press(chat, "Download In three")
-    assert f"{second} came otherwise than it was listed: its checksum is wrong" in await problem(chat)
+    assert f"{second} is not the file that was listed: its checksum is wrong" in await problem(chat)
     await expect(row(chat, "In three").first).to_contain_text(f" of {size / 1e6:.1f} MB, not complete")
     kept = [model["bytes"] for model in await chat.page.evaluate("sonata.storedModels()") if not model["complete"]]
     assert kept == [part_paths[0].stat().st_size]  # the correct part
@@ -292,7 +292,7 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
         await expect(models(chat).get_by_text(hub.url)).to_be_visible()
         await models(chat).get_by_label("Another host").fill("no host")
         await press(chat, "Allow")
-        assert '"no host" is no host that models could come from' in await problem(chat)
+        assert '"no host" is not a host that models can come from' in await problem(chat)
         await models(chat).get_by_label("Another host").fill(host)
         await press(chat, "Allow")
         await expect(models(chat).get_by_role("alert")).to_be_hidden()
@@ -312,12 +312,14 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
 ) -> None:
     first = await chat.page.evaluate(TOKENS)
     await chat.page.evaluate(DROP, [base64.b64encode(b"%PDF-1.7 some text").decode(), "letter.gguf"])
-    assert "etter.gguf is no GGUF file (it does not begin with GGUF)" in await problem(chat)
+    assert "etter.gguf is not a GGUF file (it does not begin with GGUF)" in await problem(chat)
     # The others are refused by their headers, before they are copied: a model that cannot fit, and a damaged one.
     await pick(chat, [write_large(tmp_path / "large.gguf")])
     said = await problem(chat)
     assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
-    assert "The kernels on the CPU reach 4.29 GB of memory, whatever the machine has. A Q4_K_M file of this" in said
+    assert (
+        "The CPU kernels can use at most 4.29 GB of memory, however much the machine has. A Q4_K_M file of this" in said
+    )
     await chat.close_panel()
     damaged = bytearray(other)
     at = damaged.index(b"llama.block_count") + len(b"llama.block_count") + 4
@@ -448,7 +450,7 @@ async def test_a_file_is_opened_by_the_picker_and_kept_until_it_is_deleted(
     assert await chat.page.evaluate("sonata.removeModel(localStorage.getItem('sonata.model'))")  # as in another tab
     await chat.page.reload()
     await chat.wait_for("ready")
-    await expect(chat.page.locator("#notices")).to_contain_text("not in this browser any more")
+    await expect(chat.page.locator("#notices")).to_contain_text("no longer in this browser")
     await expect(chat.page.locator(".status-line")).to_contain_text("Tiny")
 
 

@@ -23,7 +23,7 @@ def policy_is(name: str, part: str) -> str:
 async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, screenshots: Path) -> None:
     await ready_chat.routed()
     part = await ready_chat.open_part("Answers")
-    await expect(part.get_by_label("As the agent says")).to_be_checked()
+    await expect(part.get_by_label("As the agent sets it")).to_be_checked()
     await part.get_by_label("Your instructions").fill("Call me Zorbina.")
     await part.get_by_label("Your instructions").blur()
     await expect(part.get_by_role("status")).to_contain_text("Saved")
@@ -52,7 +52,7 @@ async def test_how_answers_are_made_is_chosen_and_kept(ready_chat: ChatPage, scr
 
     await part.get_by_label("Longest answer").fill("")
     await part.get_by_label("Longest answer").press("Tab")
-    await part.get_by_label("As the agent says").check()
+    await part.get_by_label("As the agent sets it").check()
     await part.get_by_label("Your instructions").fill("")
     await part.get_by_label("Your instructions").blur()
     await ready_chat.until(

@@ -66,7 +66,7 @@ async def test_a_context_that_the_address_asks_for_is_told_in_memory(tiny_chat: 
 @pytest.mark.all
 async def test_a_model_that_may_not_take_what_it_needs_says_so_and_loads_once_it_may(tiny_chat: ChatPage) -> None:
     await tiny_chat.open(f"{QUERY}&routing=off&memory=1")
-    assert "It may take 1.0 MB, as chosen." in await tiny_chat.problem()
+    assert "The limit that you chose is 1.0 MB." in await tiny_chat.problem()
     await tiny_chat.way_out("Let it take more memory").click()
     await tiny_chat.wait_for("ready")
     assert "memory=" not in tiny_chat.page.url

@@ -88,7 +88,7 @@ def test_webkit_answers_with_one_worker_and_says_what_it_lacks(files: PlainServe
         assert answer(tab) > 0
         if tab.evaluate("() => typeof SharedArrayBuffer") == "undefined":
             reason = tab.evaluate("() => JSON.stringify(sonata.info.reason)")
-            assert "This browser shares no memory between workers: one of them answers, more slowly." in reason
+            assert "This browser shares no memory between workers, so only one of them answers, more slowly." in reason
         tab.evaluate("() => document.getElementById('model-chip').click()")
         empty = "() => { const menu = document.getElementById('model-menu');"
         empty += " return menu.offsetHeight - menu.querySelector('#models-button').offsetTop; }"

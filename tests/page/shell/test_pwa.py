@@ -51,7 +51,7 @@ async def test_what_another_app_or_site_shares_waits_for_a_click_also_without_th
     await page.route("http://other.test/", lambda to: to.fulfill(body=form, content_type="text/html"))
     await page.goto("http://other.test/", wait_until="commit")  # its form is sent without anybody's click
     card = page.locator("dialog.ask")
-    await expect(card).to_contain_text("other.test sends something to Sonata")
+    await expect(card).to_contain_text("other.test sent something to Sonata")
     await expect(card).to_contain_text("Remember this")
     await page.get_by_role("button", name="Discard").click()
     await expect(page.locator("#message")).to_have_value("")

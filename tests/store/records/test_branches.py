@@ -78,10 +78,10 @@ async def test_what_cannot_be_chosen_or_followed_says_so_and_changes_nothing(sto
         sessions.add_turns(session.id, Turn("user", "?"), after=2),
         sessions.add_turns(session.id, Turn("user", "?"), after=-1),
     ):
-        with pytest.raises(StoreError, match="not in this conversation any more"):
+        with pytest.raises(StoreError, match="no longer in this conversation"):
             await call
     for call in (sessions.choose("nothing", 0), sessions.add_turns("nothing", Turn("user", "?"), after=None)):
-        with pytest.raises(StoreError, match=r"not in this conversation any more|was deleted"):
+        with pytest.raises(StoreError, match=r"no longer in this conversation|was deleted"):
             await call
     assert await sessions.get(session.id) == before
     assert await store.count(TURN) == 8

@@ -97,7 +97,7 @@ export class KernelPool {
     }
     if (!granted) {
       const gigabytes = (nbytes / 1e9).toFixed(1);
-      throw userError('Error', message('cpu.no-memory', 'The model and its context need {size} GB of memory, which this browser does not give. Close other tabs and load again, or choose a smaller model.', { size: gigabytes }));
+      throw userError('Error', message('cpu.no-memory', 'The model and its context need {size} GB of memory, more than this browser allows. Close other tabs and load again, or choose a smaller model.', { size: gigabytes }));
     }
   }
 
@@ -262,7 +262,7 @@ export class KernelPool {
     // A memory that is not shared cannot be watched: each of its steps may take a tenth of the patience.
     const [oldest] = this.#asked.values();
     const patience = control ? 1 : 1 + (oldest?.steps ?? 0) / 10;
-    if (++this.#quiet > TICKS * patience) this.#died(message('cpu.silent', 'a worker fell silent'));
+    if (++this.#quiet > TICKS * patience) this.#died(message('cpu.silent', 'a worker stopped responding'));
   }
 
   #died(why) {
@@ -303,7 +303,7 @@ export class KernelPool {
     const failed = [...this.#asked.values()];
     this.#asked.clear();
     quietly(this.#spawn());
-    for (const { reject } of failed) reject(userError('WorkersRestarted', message('cpu.restarted', 'The workers on the CPU were started again ({why}).', { why })));
+    for (const { reject } of failed) reject(userError('WorkersRestarted', message('cpu.restarted', 'The workers on the CPU were restarted ({why}).', { why })));
   }
 
   #finish(error) {
@@ -336,7 +336,7 @@ function sharedMemory(initial, most) {
       return new WebAssembly.Memory({ initial, maximum: Math.min(maximum, most), shared: true });
     } catch { /* the next one */ }
   }
-  throw userError('BackendError', message('cpu.no-memory-here', 'This browser gives the page no memory for the model. Close other tabs, then load again.'));
+  throw userError('BackendError', message('cpu.no-memory-here', 'This browser has no memory left for the model. Close other tabs, then load again.'));
 }
 
 async function fetchScript() {

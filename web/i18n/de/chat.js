@@ -101,7 +101,7 @@ export const composer = {
 };
 
 export const context = {
-  cost: '{tokens} Token Kontext mehr brauchen {size} Speicher. Die Länge steht in den Einstellungen.',
+  cost: '{tokens} Token Kontext mehr brauchen {size} Speicher. Die Länge kannst du in den Einstellungen ändern.',
   file: 'Datei',
   free: 'Frei',
   leftOut: { one: 'Etwa {count} Token des Gesprächs fand keinen Platz und wurde weggelassen.', other: 'Etwa {count} Token des Gesprächs fanden keinen Platz und wurden weggelassen.' },
@@ -119,7 +119,7 @@ export const held = {
   conversations: 'Gespräche',
   free: 'Platz für mehr',
   hot: 'genau',
-  kept: 'Behalten für gleiche Anfänge',
+  kept: 'Behalten für Gespräche mit gleichem Anfang',
   ofTier: '{owner}, {tier}',
   scratch: 'Rechnen',
   title: '{size} Speicher',
@@ -146,9 +146,9 @@ export const routing = {
   whose_agent: 'Beispiel deines Agenten',
   whose_user: 'deine Korrektur',
   why: 'Warum {agent}',
-  whyBest: 'Am wahrscheinlichsten ist {agent} mit {share}.',
+  whyBest: 'Am wahrscheinlichsten ist {agent} ({share}).',
   whyChat: 'Du hast für dieses Gespräch {agent} gewählt.',
-  whyChosen: 'Du wolltest eine Antwort von {agent}.',
+  whyChosen: 'Du hast {agent} um die Antwort gebeten.',
   whyCorrection: 'Du hast ähnliche Nachrichten an {agent} geschickt.',
   whyExamples: 'Die ähnlichsten Anfragen zusammen gehen an {agent} ({share}).',
   whyFollowUp: 'Das sieht nach einer Fortsetzung aus, darum macht {agent} weiter. Die Nachricht allein verlangt keinen anderen Agenten.',
@@ -163,12 +163,12 @@ export const routing = {
 export const choice = {
   agents: 'Ein Agent für dieses Gespräch',
   automatic: 'Agent: automatisch',
-  lost: 'Der Agent, den du für dieses Gespräch gewählt hattest, wurde entfernt. Es antwortet wieder der, der zur Nachricht passt.',
+  lost: 'Der Agent, den du für dieses Gespräch gewählt hattest, wurde entfernt. Jede Nachricht geht wieder an den Agenten, der zu ihr passt.',
   lostPlain: 'Der Agent, den du für dieses Gespräch gewählt hattest, wurde entfernt. Es antwortet der einfache Assistent.',
   nobody: 'Kein Agent',
   opening: 'Agent …',
   switch: 'Agenten automatisch wählen',
-  switchAbout: 'Jede Nachricht geht an den Agenten, der zu ihr passt. Sonst antwortet der einfache Assistent. Unter dem Eingabefeld kannst du für ein Gespräch anders wählen.',
+  switchAbout: 'Jede Nachricht geht an den Agenten, der zu ihr passt. Sonst antwortet der einfache Assistent. Unter dem Eingabefeld kannst du für ein Gespräch einen Agenten wählen.',
   title: 'Wer in diesem Gespräch antwortet',
 };
 

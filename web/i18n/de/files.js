@@ -21,8 +21,8 @@ export const files = {
   pdfDamaged: '{name} kann nicht gelesen werden: Die Datei ist beschädigt oder kein PDF.',
   pdfEmptyForm: '{name} ist ein Formular ohne Werte und ohne Text. Fülle es aus, speichere es und häng es dann an.',
   pdfLocked: '{name} ist mit einem Passwort geschützt. Speichere eine Kopie ohne Passwort und häng diese an.',
-  pdfPages: '{name} hat {pages} Seiten, und eine Datei darf {most} haben. Nimm einen Teil davon.',
-  pdfTooMuch: '{name} wurde nicht gelesen: Das dauert zu lange, oder entpackt ist es zu viel. Nimm einen Teil davon, oder speichere den Text und häng diesen an.',
+  pdfPages: '{name} hat {pages} Seiten, und eine Datei darf {most} haben. Häng einen Teil davon an.',
+  pdfTooMuch: '{name} wurde nicht gelesen: Das dauert zu lange, oder entpackt ist es zu viel. Häng einen Teil davon an, oder speichere den Text und häng diesen an.',
   progress: '{name} wird erschlossen',
   reading: 'wird gelesen',
   readingPage: 'Seite {page} von {pages} wird gelesen',
@@ -30,6 +30,6 @@ export const files = {
   removed: '{name} wurde entfernt.',
   row: 'Tabellenzeile {first}',
   rows: 'Tabellenzeilen {first} bis {last}',
-  tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Nimm einen Teil davon.',
+  tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Häng einen Teil davon an.',
   waits: '{name} wird gelesen, {share}. Danach wird deine Nachricht gesendet.',
 };

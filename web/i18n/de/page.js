@@ -15,7 +15,7 @@ export const pwa = {
   sharedAdd: 'Hinzufügen',
   sharedDiscard: 'Verwerfen',
   sharedFiles: 'Dateien: {names}',
-  sharedFrom: '{host} schickt etwas an Sonata',
+  sharedFrom: '{host} hat etwas an Sonata geschickt',
   sharedMore: { one: 'eine weitere', other: '{count} weitere' },
   sharedText: 'Text: „{words}“',
   sharedTitle: 'Etwas wurde mit Sonata geteilt',
@@ -53,11 +53,11 @@ export const forms = {
 };
 
 export const loading = {
-  again: 'Das Modell wurde neu geladen. Was oben steht, kennt es nicht.',
+  again: 'Das Modell wurde neu geladen. Die Nachrichten oben kennt es nicht.',
   bytes: '{done} von {total}',
   label_model: 'Das Modell wird geladen',
   label_python: 'Python wird gestartet',
-  label_routing: 'Die Verteilung wird geladen',
+  label_routing: 'Der Router wird geladen',
   label_setup: 'Das Modell wird vorbereitet',
   model: 'Modell',
   python: 'Python',
@@ -127,8 +127,8 @@ export const status = {
 };
 
 export const site = {
-  damaged: 'Ein Teil der Seite ({path}) ist in diesem Browser beschädigt, und der Server gibt ihn nicht heraus. Lade neu, wenn der Server da ist.',
+  damaged: 'Ein Teil der Seite ({path}) ist in diesem Browser beschädigt, und der Server liefert ihn nicht. Lade neu, wenn der Server erreichbar ist.',
   mended: 'Ein Teil der Seite war in diesem Browser beschädigt und wurde neu geholt. Lade neu, um ihn zu verwenden.',
   noRoom: 'In diesem Browser ist kein Platz, um die Seite zu speichern. Darum geht sie nicht ohne Netz. Schaff Platz auf der Festplatte und lade neu.',
-  updateFailed: 'Die Aktualisierung ist fehlgeschlagen: {path} auf dem Server ist nicht die Datei, die in seiner Liste steht. Diese Version geht weiter. Baue die Website auf dem Server neu.',
+  updateFailed: 'Die Aktualisierung ist fehlgeschlagen: {path} auf dem Server ist nicht die Datei, die in seiner Liste steht. Diese Version funktioniert weiter. Baue die Website auf dem Server neu.',
 };

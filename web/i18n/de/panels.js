@@ -21,7 +21,7 @@ export const log = {
   slow: 'Ungewöhnlich langsam',
   slower: { one: '{share} langsamer in {count} Stunde', other: '{share} langsamer in {count} Stunden' },
   speed: 'Wie schnell das Modell schreibt',
-  speedAbout: 'Token je Sekunde, der Median der Antworten einer Zeit.',
+  speedAbout: 'Token je Sekunde: der Median der Antworten jedes Zeitraums.',
   stage: 'Schritt',
   stages: 'Dauer jedes Schritts',
   sure: 'Diese Anfrage löschen?',

@@ -46,7 +46,7 @@ export const stored = {
   exportTo: 'In eine Datei exportieren',
   fileUnreadable: 'Der Browser kann die Datei nicht lesen. Wähle sie noch einmal.',
   import: 'Import',
-  importAbout: 'Nimmt, was Sonata exportiert hat, alles oder ein einzelnes Gespräch, und die Gespräche, die ChatGPT (die .zip-Datei oder ihre conversations.json) oder Open WebUI exportiert hat. Gespräche kommen zu denen dazu, die hier sind.',
+  importAbout: 'Importiert, was Sonata exportiert hat (alles oder ein einzelnes Gespräch), und Gespräche, die ChatGPT (die .zip-Datei oder ihre conversations.json) oder Open WebUI exportiert hat. Gespräche kommen zu denen dazu, die hier sind.',
   imported: { one: '{count} Eintrag importiert.', other: '{count} Einträge importiert.' },
   importedChats: 'Importiert: {chats} mit {messages}.',
   importFile: 'Exportierte Datei',

@@ -2,7 +2,7 @@
 
 export const idle = {
   done: 'How much of it is done',
-  goOn: 'Go on',
+  goOn: 'Resume',
   pause: 'Pause',
   title: 'In pauses',
 };
@@ -24,14 +24,14 @@ export const plots = {
   lossAbout: 'How surprising the right words were to the model, step by step: less is better.',
   lossName: 'loss',
   norm: 'Size of the adapter',
-  normAbout: 'The norm of all that is added to the weights; 0 where a training was thrown away.',
+  normAbout: 'The norm of all that is added to the weights; 0 if a training was not used.',
   normName: 'norm',
   now: 'now',
   plain: 'plain model',
   probe: 'Perplexity of other texts',
-  probeAbout: 'Texts that were never trained on: a training that makes them less likely is made smaller, or thrown away.',
+  probeAbout: 'Texts that were never trained on: a training that makes them less likely is scaled down, or not used.',
   recall: 'Facts that the model itself knows',
-  recallAbout: 'The share of the facts whose answers come word by word, without what is learned at once.',
+  recallAbout: 'The share of the facts that the model answers word for word, without what is learned at once.',
   step: 'Step',
   summary: '{name}: from {first} to {last}.',
   summaryOfOne: '{name}: {last}.',

@@ -1,4 +1,4 @@
-/** What the memory holds: its lists in the panels, the agents, the map, and Settings, Storage. */
+/** The memory's contents: its lists in the panels, the agents, the map, and Settings, Storage. */
 
 export const agents = {
   about: 'Sonata sends each message to the agent that suits it. An agent has a system prompt, generation settings and example requests. Changes apply from the next message on.',

@@ -11,16 +11,16 @@ export const pwa = {
   install: 'Install Sonata',
   notShared: 'What was shared did not arrive. Share it again.',
   offlineMark: 'Works offline',
-  sharedAbout: 'Nothing of it is read or stored until you add it. Other sites can send such a thing, too: discard what you did not share yourself.',
+  sharedAbout: 'It is neither read nor stored until you add it. Other sites can send things here, too: discard what you did not share yourself.',
   sharedAdd: 'Add',
   sharedDiscard: 'Discard',
   sharedFiles: 'Files: {names}',
-  sharedFrom: '{host} sends something to Sonata',
+  sharedFrom: '{host} sent something to Sonata',
   sharedMore: { one: 'one more', other: '{count} more' },
   sharedText: 'Text: “{words}”',
   sharedTitle: 'Something was shared with Sonata',
-  sharedTooLarge: 'What was shared is too large: it may have 64 MB. Share a part of it.',
-  worksOffline: 'Sonata works offline now: everything that it needs is in this browser, the model too.',
+  sharedTooLarge: 'What was shared is too large: the limit is 64 MB. Share a part of it.',
+  worksOffline: 'Sonata works offline now: everything that it needs is in this browser, including the model.',
 };
 
 export const shortcuts = {
@@ -41,7 +41,7 @@ export const shortcuts = {
 
 export const tabs = {
   elsewhere: 'Another tab runs the model. What you change here is for all tabs.',
-  moved: 'The model moved to this tab or another one. What was being answered is asked again.',
+  moved: 'The model moved to this tab or another one. The message that was being answered is sent again.',
 };
 
 export const forms = {
@@ -53,11 +53,11 @@ export const forms = {
 };
 
 export const loading = {
-  again: 'The model was loaded again. It does not know what is above.',
+  again: 'The model was loaded again. It does not know the messages above.',
   bytes: '{done} of {total}',
   label_model: 'Loading the model',
   label_python: 'Starting Python',
-  label_routing: 'Loading the routing',
+  label_routing: 'Loading routing',
   label_setup: 'Preparing the model',
   model: 'Model',
   python: 'Python',
@@ -98,9 +98,9 @@ export const problems = {
   fileDamaged: 'Load it again. If that does not help, the file on the server is damaged.',
   loadAgain: 'Load again',
   loadModelAgain: 'Load the model again.',
-  noSeconds: 'The address says {said}, which is left out: {name} takes seconds, from 0.1 to {most}.',
-  noWholeNumber: 'The address says {said}, which is left out: {name} takes a whole number from 1 to {most}.',
-  notStarted: 'The page could not be put together. Reload it; if that does not help, try another browser. What is stored stays.',
+  noSeconds: 'The address says {said}, which is ignored: {name} takes seconds, from 0.1 to {most}.',
+  noWholeNumber: 'The address says {said}, which is ignored: {name} takes a whole number from 1 to {most}.',
+  notStarted: 'The page could not be assembled. Reload it; if that does not help, try another browser. What is stored stays.',
   ownModel: 'Use my usual model',
   pageModel: 'Use the model of this page',
   partNotLoaded: 'A part of the page could not be loaded. Check your connection, then try again.',
@@ -113,7 +113,7 @@ export const problems = {
   tooLong: { one: 'The text is too long: it has {count} character, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.', other: 'The text is too long: it has {count} characters, and the model reads at most {tokens} tokens. Shorten it, or send it in parts.' },
   uncaught: 'Something went wrong in the page: {message} If something does not work any more, reload the page.',
   useCpu: 'Use the CPU instead',
-  veryLong: 'The message is very long. Send it when the model is loaded: only then it is known whether it fits.',
+  veryLong: 'The message is very long. Send it once the model is loaded: only then does Sonata know whether it fits.',
   wait: 'Wait',
 };
 
@@ -127,8 +127,8 @@ export const status = {
 };
 
 export const site = {
-  damaged: 'A part of the page ({path}) is damaged in this browser, and its server does not give it out. Reload when the server is there.',
+  damaged: 'A part of the page ({path}) is damaged in this browser, and its server does not deliver it. Reload when the server can be reached.',
   mended: 'A part of the page was damaged in this browser and has been fetched again. Reload to use it.',
   noRoom: 'There is no room in this browser to store the page, so it does not work offline. Free some disk space, then reload.',
-  updateFailed: 'The update failed: {path} on the server is not the file that its list tells of. This version still works. Build the site again on the server.',
+  updateFailed: 'The update failed: {path} on the server is not the file that its list names. This version still works. Build the site again on the server.',
 };

@@ -21,7 +21,7 @@ export const log = {
   slow: 'Unusually slow',
   slower: { one: '{share} slower in {count} hour', other: '{share} slower in {count} hours' },
   speed: 'How fast the model writes',
-  speedAbout: 'Tokens a second, the median of the answers of a time.',
+  speedAbout: 'Tokens per second: the median of the answers in each period.',
   stage: 'Stage',
   stages: 'Time of each stage',
   sure: 'Delete this request?',

@@ -214,7 +214,7 @@ static void lex_in_tag(void) {
   u32 operator = 0;
   for (u32 i = 0; twos[i]; i += 2) if (twos[i] == c && twos[i + 1] == next) operator = OP(c, next);
   for (u32 i = 0; !operator && ones[i]; i++) if (ones[i] == c) operator = OP(c, 0);
-  if (!operator) broken(line, "it has the character '%' where there is no place for it", part(source, at, at + 1));
+  if (!operator) broken(line, "it has the character '%' in a wrong place", part(source, at, at + 1));
   if (c == '(' || c == '[' || c == '{') brackets++;
   if (c == ')' || c == ']' || c == '}') {
     if (!brackets) broken(line, "it closes a bracket '%' that is not open", part(source, at, at + 1));

@@ -151,7 +151,7 @@ static Value field(Value of, const char *name) {
 
 static Node *parsed(Value asked) {
   Value source = field(asked, "source");
-  if (source.kind != STRING) stop(BROKEN, text_of("it is no text"));
+  if (source.kind != STRING) stop(BROKEN, text_of("it is not text"));
   lex(source.text);
   return parse_template();
 }

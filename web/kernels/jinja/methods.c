@@ -42,7 +42,7 @@ static Value position(Text text, Arguments *given, int last, int must) {
   Text what = as_text(given_at(given, 0), "find"), inside = searched(text, given);
   const u32 from = search_begin(text, given, 1);
   const i64 found = from > inside.length ? -1 : last ? find_last(inside, what, from) : find(inside, what, from);
-  if (found < 0 && must) fail("it looks for '%' where that is not", what);
+  if (found < 0 && must) fail("it looks for '%' in a value that does not have it", what);
   return integer(found < 0 ? -1 : (i64)characters(part(text, 0, (u32)found)));
 }
 
@@ -291,7 +291,7 @@ static Value call_on_list(Value owner, Text name, Arguments *given) {
     if (is(name, "index")) return integer(i);
     count++;
   }
-  if (is(name, "index")) fail("it looks for an item where that is not", text_of(""));
+  if (is(name, "index")) fail("it looks for an item in a list that does not have it", text_of(""));
   return integer(count);
 }
 

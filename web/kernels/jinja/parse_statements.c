@@ -10,7 +10,7 @@ Node *parse_target(void) {
   Node *target = parse_tuple(1, 0);
   for (Node *part = target->kind == TUPLE_OF ? target->first : target; part; part = part->next) {
     if (part->kind != NAME && part->kind != ATTRIBUTE)
-      broken(part->line, "it assigns to something that is no name", text_of(""));
+      broken(part->line, "it assigns to something that is not a name", text_of(""));
     if (target == part) break;
   }
   return target;
@@ -159,7 +159,7 @@ static Node *parse_generation(void) {
 }
 
 static Node *parse_jump(u32 kind) {
-  if (!loops) broken(token.line, "it leaves a loop where there is none", text_of(""));
+  if (!loops) broken(token.line, "it leaves a loop outside of one", text_of(""));
   return node(kind);
 }
 

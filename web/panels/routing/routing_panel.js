@@ -1,4 +1,4 @@
-/** What routing learned about requests: corrections and examples, each with the agent that such requests are for. */
+/** The learned patterns of requests: corrections and examples, each with the agent that such requests are for. */
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';

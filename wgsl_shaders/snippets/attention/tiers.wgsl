@@ -1,8 +1,8 @@
 // Keys and values of pages that are hot or demoted (py_core/paging/tiers.py): value = offset + scale * code.
 // The number of a page has its tier from bit TIER_SHIFT on. The bits below are the place of a hot page in kv, or that
 // of a demoted one in `demoted`, whose places have the size of a cold page; a warm page takes two.
-// A demoted page is [kv head]: the codes of its keys, those of its values, (scale, offset) of each channel of the keys, then of
-// each position of the values: a word of two halves each. In a warm page a word is the four codes of a quad,
+// A demoted page is [kv head]: the codes of its keys, those of its values, (scale, offset) of each channel of the keys,
+// then of each position of the values: a word of two halves each. In a warm page a word is the four codes of a quad,
 // [position][quad]; a word of a cold one has the nibbles of a quad of two positions, [position / 2][quad].
 // Needs kv: array<vec4f>, demoted: array<u32>. Constants: KV_HEADS, HEAD_DIM, PAGE, TIER_SHIFT.
 #import page_layout

@@ -1,9 +1,9 @@
-// Products of blocks of W with blocks of x in fixed point: an integer dot product takes four codes at once. A value of x is
-// two int8 limbs (int8_limbs.wgsl).
-// Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second those
-// of 16+4w.., each as a signed byte UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and offset.
-// Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and bits of
-// the limbs would be lost.
+// Products of blocks of W with blocks of x in fixed point: an integer dot product takes four codes at once. A value of
+// x is two int8 limbs (int8_limbs.wgsl).
+// Needs packed_codes(block) of a format: word w of the first vec4u has the codes of values 4w..4w+3, of the second
+// those of 16+4w.., each as a signed byte UNIT * (code - MIDDLE); TWO_SCALES says whether the two differ in scale and
+// offset. Codes are counted from their middle: counted from 0, most of their sum would cancel against the offset, and
+// bits of the limbs would be lost.
 // Needs column_limbs(m0, m, i, first, block): a block of x.
 // A block of x: two vec4u each of a and b, then (s / UNIT, sum of x, sums of its first 16 values and
 // of the others).

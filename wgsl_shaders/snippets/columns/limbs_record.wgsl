@@ -1,5 +1,5 @@
-// A block of 32 values of x as integers: two vec4u each of a and b (int8_limbs.wgsl), then (s, sum of x / s, sums of its
-// first 16 values / s and of the others).
+// A block of 32 values of x as integers: two vec4u each of a and b (int8_limbs.wgsl), then (s, sum of x / s, sums of
+// its first 16 values / s and of the others).
 // Needs x: (MAX_ROWS, K / 4) vec4f.
 #import int8_limbs
 alias Limbs = array<vec4u, 5>;

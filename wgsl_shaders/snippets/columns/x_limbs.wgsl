@@ -4,8 +4,8 @@
 #import limbs_dot
 #import cached_columns
 #import half_block
-// Browsers check each index that is not a constant, so the tile is an array of blocks, not of their words. The odd number of
-// vec4u puts neighbouring blocks into different banks.
+// Browsers check each index that is not a constant, so the tile is an array of blocks, not of their words. The odd
+// number of vec4u puts neighbouring blocks into different banks.
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 fn stage_columns(m0: u32, first: u32, index: u32) {
   if (first > 0u) { workgroupBarrier(); }

@@ -1,5 +1,5 @@
-// All columns of several rows of x in workgroup memory, in fixed point (limbs_dot.wgsl). The invocations take blocks of any
-// row, and for NORM's scales each lane group takes a row: with one row at a time most would be idle.
+// All columns of several rows of x in workgroup memory, in fixed point (limbs_dot.wgsl). The invocations take blocks of
+// any row, and for NORM's scales each lane group takes a row: with one row at a time most would be idle.
 #import limbs_dot
 #import half_block
 const HALVES = K / 16u;  // half blocks of a row

@@ -1,7 +1,7 @@
 // For a kernel that computes one row of x: each workgroup stores its part of A x, the sum over its own NEXT_TILE values
 // of x, for the kernel of the linears that read x (lora_parts.wgsl). Another dispatch would cost more than all this.
-// `next`: the buffer of those linears (lora_matrices.wgsl). Invocation NEXT_ROWS * share + row has NEXT_EACH columns of a row
-// of A.
+// `next`: the buffer of those linears (lora_matrices.wgsl). Invocation NEXT_ROWS * share + row has NEXT_EACH columns of
+// a row of A.
 // Constants: RANK; NEXT_LINEARS; NEXT_K: the width of x; NEXT_TILE; NEXT_SHARES, which divides it; NEXT_A: the start of
 // A;
 // WORKGROUP, at least NEXT_ROWS * NEXT_SHARES.

@@ -1,5 +1,5 @@
-// Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL: a block is one or two halves, the fifth bits (bit j is that of value j), then codes,
-// which are in the kernels' order already.
+// Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL: a block is one or two halves, the fifth bits (bit j is that of value j), then
+// codes, which are in the kernels' order already.
 fn repack(source: u32, block: u32, count: u32) {
   const VECTORS = QUANT_WORDS / 4u;
   var halves = 0u;

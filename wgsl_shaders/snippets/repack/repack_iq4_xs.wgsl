@@ -1,4 +1,5 @@
-// IQ4_XS: half d, 2 bytes of the upper two bits of s[8], 4 of its lower four, 128 of codes, which are in the kernels' order.
+// IQ4_XS: half d, 2 bytes of the upper two bits of s[8], 4 of its lower four, 128 of codes, which are in the kernels'
+// order.
 fn repack(source: u32, block: u32, count: u32) {
   let byte = source / 8u * BLOCK_BYTES;
   let uppers = load_u16(byte + 2u);

@@ -1,6 +1,6 @@
-// Q3_K: 32 bytes of third bits (bit i of byte j belongs to value j of block i), 64 of codes, 12 of s, half d. s[16] has 6
-// bits each: of 8 bytes the low nibbles have 4 of the first eight, the high ones of the others; bits 2g and 2g + 1 of the last
-// four bytes have the upper two of s[4g] .. s[4g + 3].
+// Q3_K: 32 bytes of third bits (bit i of byte j belongs to value j of block i), 64 of codes, 12 of s, half d. s[16] has
+// 6 bits each: of 8 bytes the low nibbles have 4 of the first eight, the high ones of the others; bits 2g and 2g + 1 of
+// the last four bytes have the upper two of s[4g] .. s[4g + 3].
 #import repack_two_bits
 fn repack(source: u32, block: u32, count: u32) {
   let byte = source / 8u * BLOCK_BYTES;

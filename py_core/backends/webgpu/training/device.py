@@ -56,8 +56,8 @@ class SessionOnDevice:
         if nbytes > self.host.adapter.max_binding_size:
             raise BackendError(
                 "gpu.training-too-large",
-                "What is to be trained has {size} MiB, more than this GPU can bind ({most} "
-                "MiB). Choose a smaller rank, or fewer linears.",
+                "The trained matrices take {size} MiB, more than this GPU can bind ({most} MiB). Choose a "
+                "smaller rank, or fewer linears.",
                 size=nbytes >> 20,
                 most=self.host.adapter.max_binding_size >> 20,
             )

@@ -85,7 +85,7 @@ class TrainingLinears:
         if len(products) > 1:
             raise BackendError(
                 "gpu.training-before",
-                "{name} is larger than this GPU can bind, so nothing can be trained before it.",
+                "{name} is larger than this GPU can bind, so no layer before it can be trained.",
                 name=op.weight,
             )
         return [self._transposed(products[0], state, dy, out, add)]

@@ -45,7 +45,7 @@ single time says nothing."""
 
 _LOST = Message(
     "gpu.training-lost",
-    "The connection to the graphics card was lost in the middle of training. It goes on from what was saved last.",
+    "The connection to the graphics card was lost in the middle of a training. It continues from the last saved step.",
 )
 
 

@@ -96,13 +96,11 @@ class WeightArena:
             if name is not None:
                 info = self._tensors[name]
                 if info.format.name != "F32":
-                    kind = "biases" if name.endswith(".bias") else "norms"
                     raise BackendError(
                         "gpu.norm-format",
-                        "{name} is in {format}; the GPU kernels read {kind} in F32 only.",
+                        "{name} is in {format}; the GPU kernels read norms and biases in F32 only.",
                         name=name,
                         format=info.format.name,
-                        kind=kind,
                     )
                 self._segments.append(Segment(info.offset + 4 * first, 4 * count, found.buffer, at))
             at += 4 * count
