@@ -120,19 +120,18 @@ class Runtime:
         self.learning_stage = Stage()
         self.memory_if_open: Memory | None = None
         self.routing: RoutingService | None = None
-        self.indexer: TurnIndexer | None = None
         self.learning: LearningService | None = None
         self.consolidation: ConsolidationService | None = None
         self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
-        self.pages: ContextStore | None = None
-        """The stored keys and values of the conversations; None if they are not kept."""
         self.files = FileService(
-            lambda: self.memory, self._config.embedder or self._embedder, self.routing_stage, self.trouble,
+            lambda: self.memory, self._config.embedder or self.embedder, self.routing_stage, self.trouble,
             lambda: self.changed(),
         )  # fmt: skip
         self.problem: Words | None = None
         self._listeners: list[Callable[[Change], None]] = []
+        self.pages = ContextStore(lambda: self.memory_if_open, self._config.pages, self.listen)
+        self.indexer = TurnIndexer(lambda: self.memory, self.embedder, self.listen, self.trouble)
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
         self._kernel: HnswKernel | None = None
         self._told: set[Words] = set()
@@ -181,7 +180,7 @@ class Runtime:
     async def _open_memory(self, opening: Callable[[], Awaitable[Rows]]) -> Memory:
         """A temporary one, if these rows cannot be opened."""
         try:
-            rows = self._rows = await open_or_volatile(opening, self.trouble, self._make_room)
+            rows = self._rows = await open_or_volatile(opening, self.trouble, self.pages.give_up)
         except Exception as error:  # an unforeseen failure of a browser
             self.trouble(error)
             rows = VolatileRows()
@@ -194,8 +193,6 @@ class Runtime:
     def _take(self, memory: Memory) -> None:
         self.memory_if_open = memory
         memory.store.on_change(self._on_change)
-        if self._config.pages is not None:
-            self.pages = ContextStore(memory, self._config.pages)
         self.memory_stage.end(State.LOCKED if memory.is_locked else State.READY)
         self.changed()
 
@@ -226,8 +223,7 @@ class Runtime:
             return
         if self.routing is not None:
             self.routing.forget_messages()
-        if self.pages is not None:
-            await self.pages.clear()
+        await self.pages.clear()
         await self.memory.forget()
         await self._note_unlocked()
 
@@ -242,10 +238,6 @@ class Runtime:
             if part is not None:
                 await part.refresh()
         self.changed()
-
-    async def _make_room(self) -> None:
-        if self.pages is not None:
-            await self.pages.give_up()
 
     def _check(self) -> None:
         """Report problems of the memory, and look for more in the background."""
@@ -266,14 +258,14 @@ class Runtime:
             parts = await opening()
             self._kernel = parts.kernel
             self.routing = await RoutingService.open(parts.embedder, parts.data, self.memory, parts.kernel)
-            self.indexer = TurnIndexer(self.memory, parts.embedder, self.trouble)
             self.routing_stage.end(State.READY)
         except Exception as error:
             self.trouble(error)
             why = Message("routing.failed", "Routing is not available: {why} Reload the page.", why=self.problem)
             self.routing_stage.end(State.FAILED, why)
 
-    def _embedder(self) -> Embedder | None:
+    def embedder(self) -> Embedder | None:
+        """Return the embedder of the routing, once it is open."""
         return self.routing.embedder if self.routing is not None else None
 
     # ---- the learning ----
@@ -294,7 +286,7 @@ class Runtime:
             self._learn_in_pauses(learner, learner.only_one)
 
     async def _open_learning(self, learner: Learner) -> tuple[State, Words | None]:
-        embedder = self._embedder()
+        embedder = self.embedder()
         if embedder is None and learner.embedder is None:
             return State.OFF, NO_EMBEDDER
         if not learner.base_sha256:
@@ -332,9 +324,9 @@ class Runtime:
     def _learn_in_pauses(self, learner: Learner, only_one: OnlyOne) -> None:
         from app.consolidation.idle_loops import idle_loops
 
-        loops = idle_loops(self)
+        loops = idle_loops(lambda: self.memory, self.embedder, self.learning, self.consolidation, self.style)
         if self.learning is not None:
-            self.learning.prepares_in_pauses = any(loop.name == "preparation" for loop in loops)
+            self.learning.prepares_in_pauses = True
         hold = learner.model.engine.idle_held
         self.idle = IdleLearning(
             loops, self._lasting_policies, hold, only_one, lambda: self.changed(), learner.idle_seconds
@@ -362,7 +354,12 @@ class Runtime:
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call `listener` with each change of the memory, also of one that opens later. Returns a function to stop."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
 
     def trouble(self, error: Exception) -> None:
         """Report a failure that the chat can continue without."""
@@ -372,8 +369,7 @@ class Runtime:
     async def close(self) -> None:
         """Write pending records, and close the memory. Records lost by a failure were already reported as trouble."""
         await self._end_learning()
-        if self.pages is not None:
-            await self.pages.close()
+        await self.pages.close()
         if self.memory_if_open is not None:
             try:
                 await self.memory.close()

@@ -64,7 +64,7 @@
 
 /**
  * Bytes of the conversations' stored keys and values (None if none are kept), and the limit.
- * @typedef {object} KeptPages
+ * @typedef {object} KeptBytes
  * @property {number|null} bytes
  * @property {number} most
  */
@@ -465,7 +465,7 @@ export class MemoryCalls extends Calls {
   /** @returns {Promise<Record<string, number>>} */
   counts() { return this.to.call('memory', 'counts', {}); }
 
-  /** @returns {Promise<KeptPages>} */
+  /** @returns {Promise<KeptBytes>} */
   keptPages() { return this.to.call('memory', 'keptPages', {}); }
 
   /** @returns {Promise<void>} */

@@ -22,24 +22,31 @@ BUDGET = 200_000_000
 _OF_CHATS = (SESSION, TURN, FILE)
 """Kinds of records of a conversation; their ids begin with its id."""
 
+Listen = Callable[[Callable[[Change], None]], Callable[[], None]]
+"""Calls a listener with each change of the memory, and returns a function to stop."""
+
 
 class ContextStore:
-    """Opened at the first need. No method raises."""
+    """Opened at the first need. No method raises. If there is no place for pages, it holds none."""
 
-    def __init__(self, memory: Memory, opening: Callable[[], Awaitable[Rows]], budget: int = BUDGET) -> None:
+    def __init__(
+        self, memory: Callable[[], Memory | None], opening: Callable[[], Awaitable[Rows]] | None, listen: Listen,
+        budget: int = BUDGET,
+    ) -> None:  # fmt: skip
+        """memory: returns the memory of the conversations, once it is open. opening: opens the rows of the pages."""
         self._memory, self._opening, self._budget = memory, opening, budget
         self._opened: asyncio.Future[KeptPages | None] | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._running: dict[str, asyncio.Task[object]] = {}
         """Tasks by the conversation's id."""
         self._given_up = False
-        self._unlisten = memory.store.on_change(self._on_change)
+        self._unlisten = listen(self._on_change)
 
     def shelf(self, chat: str) -> ChatShelf:
         """Return the shelf of a stored conversation."""
         return ChatShelf(self, chat)
 
-    def run(self, chat: str, work: Coroutine[object, object, object]) -> None:
+    def run(self, chat: str, work: Coroutine[object, object, object] | asyncio.Task[None]) -> None:
         """Run what keeps or brings the pages of a conversation in the background. It replaces what runs already."""
         if (known := self._running.get(chat)) is not None:
             known.cancel()
@@ -61,8 +68,9 @@ class ContextStore:
             await pages.clear()
 
     async def give_up(self) -> None:
-        """Leave the space to data that cannot be made again: delete all pages, and keep none until the next start."""
-        if not self._given_up:
+        """Leave the space to data that cannot be made again: delete all pages, and keep none until the next start.
+        Nothing happens before the memory is open."""
+        if self._memory() is not None and not self._given_up:
             self._given_up = True
             await self.clear()
 
@@ -75,31 +83,33 @@ class ContextStore:
             await pages.close()
 
     async def pages(self) -> KeptPages | None:
-        """Return None if there is no place for them: the memory is locked or temporary, or the pages cannot be
-        opened."""
+        """Return None if there is no place for them: none is wanted, the memory is locked, temporary or not open yet,
+        or the pages cannot be opened."""
         return None if self._given_up else await self._all()
 
     async def _all(self) -> KeptPages | None:
-        if self._memory.is_locked or not self._memory.store.persistent:
+        memory = self._memory()
+        if self._opening is None or memory is None or memory.is_locked or not memory.store.persistent:
             return None
         if self._opened is None:
-            self._opened = asyncio.ensure_future(self._open())
+            self._opened = asyncio.ensure_future(self._open(memory, self._opening))
         return await asyncio.shield(self._opened)
 
     async def is_there(self, chat: str) -> bool:
         """True if a conversation was not deleted."""
+        memory = self._memory()
         try:
-            return await self._memory.store.get(SESSION, chat) is not None
+            return memory is not None and await memory.store.get(SESSION, chat) is not None
         except StoreError:
             return False
 
-    async def _open(self) -> KeptPages | None:
+    async def _open(self, memory: Memory, opening: Callable[[], Awaitable[Rows]]) -> KeptPages | None:
         try:
-            rows = await self._opening()
-            chats = {session.id for session in await self._memory.sessions.all()}
+            rows = await opening()
+            chats = {session.id for session in await memory.sessions.all()}
         except Exception:  # it only helps: nothing is missed without it
             return None
-        pages = KeptPages(rows, lambda: self._memory.store.lock, self._budget)
+        pages = KeptPages(rows, lambda: memory.store.lock, self._budget)
         await pages.forget_others(chats)  # they were deleted by a program that could not delete their pages
         return pages
 
@@ -119,7 +129,7 @@ class ContextStore:
         if (pages := await self.pages()) is not None:
             await pages.forget(*chats)
 
-    def _begin(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
+    def _begin(self, work: Coroutine[object, object, object] | asyncio.Task[None]) -> asyncio.Task[object]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

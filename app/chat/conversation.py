@@ -173,9 +173,9 @@ class Conversation:
         self._answering, self._given = False, None
         if self._deleted:
             self.reset()
-        elif (pages := self._runtime.pages) is not None and (id := self.session_id) is not None:
-            self.assistant.shelf = pages.shelf(id)
-            pages.run(id, self.assistant.keep_pages())
+        elif (id := self.session_id) is not None:
+            self.assistant.shelf = self._runtime.pages.shelf(id)
+            self._runtime.pages.run(id, self.assistant.keep_pages())
 
     @contextmanager
     def _told_trouble(self) -> Iterator[None]:
@@ -223,8 +223,7 @@ class Conversation:
         else:
             self.reset()
             await self._take(session, memory)
-            if self._runtime.pages is not None:
-                self._runtime.pages.run(session_id, self.assistant.bring_back())
+            self._runtime.pages.run(session_id, self.assistant.bring_back())
         return await memory.sessions.branches(session_id)
 
     # ---- changes that others make to the stored conversation ----
@@ -269,8 +268,7 @@ class Conversation:
     async def _take(self, session: Session, memory: Memory) -> None:
         await self._tree.take(session, memory)
         turns = self.turns
-        if self._runtime.pages is not None:
-            self.assistant.shelf = self._runtime.pages.shelf(session.id)
+        self.assistant.shelf = self._runtime.pages.shelf(session.id)
         self.assistant.go_to(messages_of(turns, self._routes.agents))
         last = agent_of(turns[-1], self._routes.agents) if turns else None
         agent = last.id if last else session.state.get("agent")

@@ -24,47 +24,54 @@ LONGEST = 4_000  # characters; more of them are over 256 tokens in every script
 
 
 class TurnIndexer:
-    """Works as long as it knows of messages without vectors in the memory."""
+    """Works as long as it knows of messages without vectors in the memory, and has an embedder."""
 
-    def __init__(self, memory: Memory, embedder: Embedder, on_trouble: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, memory: Callable[[], Memory], embedder: Callable[[], Embedder | None],
+        listen: Callable[[Callable[[Change], None]], object], on_trouble: Callable[[Exception], None],
+    ) -> None:  # fmt: skip
         self._memory = memory
         self._embedder = embedder
         self._on_trouble = on_trouble
         self._waiting: dict[str, None] = {}  # ids of messages; the last one goes first
         self._storing: frozenset[str] = frozenset()
         self._works = False
-        memory.store.on_change(self._note)
+        listen(self._note)
 
     async def index_all(self) -> None:
         """Index older messages, too; in the background."""
-        self._waiting = {**await self._memory.vectors.bare(), **self._waiting}
-        self._start()
+        if (embedder := self._embedder()) is not None:
+            self._waiting = {**await self._memory().vectors.bare(), **self._waiting}
+            self._start(embedder)
 
     def _note(self, change: Change) -> None:
-        if not change.elsewhere:
+        if not change.elsewhere and (embedder := self._embedder()) is not None:
             new = (id for kind, id in change.puts if kind == TURN and id not in self._storing)
             self._waiting.update(dict.fromkeys(new))
-            self._start()
+            self._start(embedder)
 
-    def _start(self) -> None:
+    def _start(self, embedder: Embedder) -> None:
         if self._waiting and not self._works:
             self._works = True
-            self._memory.background.start(self._work)
+            self._memory().background.start(lambda: self._work(embedder))
 
-    async def _work(self) -> None:
+    async def _work(self, embedder: Embedder) -> None:
+        store = self._memory().store
         try:
             while self._waiting:
                 ids = [self._waiting.popitem()[0] for _ in range(min(TOGETHER, len(self._waiting)))]
-                records = await self._memory.store.get_many([(TURN, id) for id in ids])
-                await self._store([await self._with_vector(record) for record in records if _lacks_vector(record)])
+                records = [
+                    record for record in await store.get_many([(TURN, id) for id in ids]) if _lacks_vector(record)
+                ]
+                await self._store([await self._with_vector(record, embedder) for record in records])
         except (EmbedderError, StoreError) as error:
             self._on_trouble(error)
         finally:
             self._works = False
 
-    async def _with_vector(self, record: Record) -> Record:
-        async with self._memory.background.step():
-            (vector,) = await self._embedder.embed([record.body["content"][:LONGEST]])
+    async def _with_vector(self, record: Record, embedder: Embedder) -> Record:
+        async with self._memory().background.step():
+            (vector,) = await embedder.embed([record.body["content"][:LONGEST]])
         return replace(record, vector=vector)
 
     async def _store(self, records: list[Record]) -> None:
@@ -75,7 +82,7 @@ class TurnIndexer:
         self._storing = frozenset(record.id for record in records)
         try:
             if records:
-                await self._memory.store.commit(transaction)
+                await self._memory().store.commit(transaction)
         except StoreError as error:
             if error.reason != "conflict":
                 raise

@@ -17,8 +17,7 @@ from rich.table import Table
 
 from app.bench.learning import FACTS, measure_learning, volatile_learning
 from app.bench.learning_plots import learning_plots, write_plots
-from app.cli.loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.terminal import console, progress_bar
 
 
@@ -27,6 +26,7 @@ class SplitChoice(StrEnum):
     held = "held"
 
 
+@model_options("autotune")
 def bench_learning(
     split: Annotated[SplitChoice, typer.Option(help="dev was used to choose settings, held was not.")] = (
         SplitChoice.dev
@@ -46,10 +46,7 @@ def bench_learning(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask only this many facts and prompts of each kind, for a quick look.")
     ] = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
+    options: ModelOptions = DEFAULTS,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Also plot the results into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -59,7 +56,7 @@ def bench_learning(
     """
 
     async def run() -> dict[str, Any]:
-        loaded = await load(model, backend, precision, autotune)
+        loaded = await options.load()
         try:
             with progress_bar("{task.description}") as bar:
                 task = bar.add_task("", total=None)
@@ -67,7 +64,7 @@ def bench_learning(
                 def on_progress(what: str, done: int, total: int) -> None:
                     bar.update(task, description=what, completed=done, total=total)
 
-                async with volatile_learning(loaded, model) as learning:
+                async with volatile_learning(loaded, options.model) as learning:
                     return await measure_learning(
                         loaded, learning, split.value, count=count, stored=stored, seed=seed, limit=limit,
                         consolidating=consolidating, on_progress=on_progress,

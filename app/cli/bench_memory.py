@@ -11,39 +11,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench.memory import OWNERS, measure_memory
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    DraftOption,
-    MaxMemoryOption,
-    Precision,
-    PrecisionOption,
-    TiersOption,
-    load,
-)
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.models import size_words
 from app.cli.terminal import console
 from py_core.backends.memory_use import MemoryUse
 
 
+@model_options("autotune", "tiers", "draft", "max_memory")
 def bench_memory(
     conversations: Annotated[int, typer.Option(min=0, help="How many conversations to open.")] = 1,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens in each.")] = 1024,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    tiers: TiersOption = False,
-    draft: DraftOption = None,
-    max_memory: MaxMemoryOption = None,
+    options: ModelOptions = DEFAULTS,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, sizes in bytes.")] = False,
 ) -> None:
     """Open conversations and print what is in memory: bytes by owner, and by tier for keys and values."""
 
     async def run() -> tuple[str, MemoryUse]:
-        loaded = await load(model, backend, precision, autotune, tiers=tiers, draft=draft, max_memory=max_memory)
+        loaded = await options.load()
         try:
             return loaded.config.name, await measure_memory(loaded, conversations, tokens)
         finally:

@@ -11,12 +11,12 @@ from rich.table import Table
 
 from app.bench.learning import volatile_learning
 from app.bench.style import measure_style
-from app.cli.loading import AutotuneOption, BackendChoice, BackendOption, Precision, PrecisionOption, load
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.terminal import console, progress_bar
 from app.consolidation.style import MEASURES
 
 
+@model_options("autotune")
 def bench_style(
     styles: Annotated[
         list[str] | None, typer.Option("--style", help=f"One of {', '.join(MEASURES)}; may be given several times.")
@@ -24,10 +24,7 @@ def bench_style(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Ask only this many unseen prompts, for a quick look.")
     ] = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
+    options: ModelOptions = DEFAULTS,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Learn a style from 30 answers in it, and look for it in answers to 30 other prompts, for four styles.
@@ -38,7 +35,7 @@ def bench_style(
         raise ValueError(f"There is no style {unknown[0]}; the styles are {', '.join(MEASURES)}.")
 
     async def run() -> dict[str, Any]:
-        loaded = await load(model, backend, precision, autotune)
+        loaded = await options.load()
         try:
             with progress_bar("") as bar:
                 task = bar.add_task("", total=None)
@@ -46,7 +43,7 @@ def bench_style(
                 def on_progress(what: str, done: int, total: int) -> None:
                     bar.update(task, description=what, completed=done, total=total)
 
-                async with volatile_learning(loaded, model) as learning:
+                async with volatile_learning(loaded, options.model) as learning:
                     return await measure_style(
                         loaded, learning, styles or tuple(MEASURES), limit=limit, on_progress=on_progress
                     )

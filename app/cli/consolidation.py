@@ -12,16 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.home import HomeOption, opened_runtime
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    ContextOption,
-    Precision,
-    PrecisionOption,
-    load,
-)
-from app.cli.model_file import ModelOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.models import JsonOption
 from app.cli.terminal import console, progress_bar, say
 from app.consolidation.deep_loop import DeepLoop, DeepReport
@@ -37,6 +28,7 @@ GOES_ON = "The next `sonata consolidate` continues from here; until then all ans
 VERDICTS = {"accepted": "accepted", "scaled": "accepted, scaled down", "refused": "refused"}
 
 
+@model_options("autotune", "context")
 def consolidate(
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Stop after this time; the next call continues.")
@@ -46,11 +38,7 @@ def consolidate(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The seed of everything drawn at random.")] = 0,
     home: HomeOption = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
     as_json: JsonOption = False,
 ) -> None:
     """Train what was taught into an adapter of the model, check it on texts that it was not trained on, and decide.
@@ -60,10 +48,10 @@ def consolidate(
     """
 
     async def run() -> tuple[Run | str | None, DeepReport | None]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await options.load()
         try:
             adapters = AnswerAdapters(loaded.engine)
-            async with opened_runtime(home, loaded, model, adapters, ("background",)) as runtime:
+            async with opened_runtime(home, loaded, options.model, adapters, ("background",)) as runtime:
                 if runtime.consolidation is None:
                     raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:
@@ -81,7 +69,8 @@ def consolidate(
                         )  # fmt: skip
                     except RefusedBeforeError as error:
                         made = str(error)
-                    return made, await DeepLoop(runtime, seed).consolidate(report) if deep else None
+                    looks = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning, seed)
+                    return made, await looks.consolidate(report) if deep else None
         finally:
             loaded.close()
 

@@ -100,6 +100,16 @@ async def with_passphrase(opens: Callable[[str], Awaitable[T]], what: str) -> T:
     )
 
 
+async def unlocked_if_locked(opens: Callable[[str | None], Awaitable[T]], what: str) -> T:
+    """The result of `opens` without a passphrase; if a passphrase protects it, as `with_passphrase`."""
+    try:
+        return await opens(None)
+    except StoreError as error:
+        if error.reason != "locked":
+            raise
+    return await with_passphrase(opens, what)
+
+
 def _typed(question: str) -> str:
     # asyncio's own handler would only end the program after the line.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -132,12 +142,7 @@ async def _unlocked(rows: SQLiteRows) -> Store:
     async def opens(passphrase: str | None) -> Store:
         return await Store.open(rows, passphrase, kinds=KINDS, crypto=NativeCrypto())
 
-    try:
-        return await opens(None)
-    except StoreError as error:
-        if error.reason != "locked":
-            raise
-    return await with_passphrase(opens, f"the memory {rows.place}")
+    return await unlocked_if_locked(opens, f"the memory {rows.place}")
 
 
 @asynccontextmanager

@@ -20,19 +20,8 @@ from rich.progress import Progress, TaskID
 from app.chat.asker import Asker, SingleAnswer
 from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    ContextOption,
-    DraftOption,
-    MaxMemoryOption,
-    Precision,
-    PrecisionOption,
-    load,
-)
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import SHORT_ID
-from app.cli.model_file import ModelOption
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
@@ -64,6 +53,7 @@ class LoopName(StrEnum):
     style = "style"
 
 
+@model_options("autotune", "context")
 def teach(
     texts: Annotated[
         list[str] | None,
@@ -74,11 +64,7 @@ def teach(
         typer.Option("--file", metavar="FILE.jsonl", help='Rows {"question": ..., "answer": ...}; - for stdin.'),
     ] = None,
     home: HomeOption = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
     as_json: Annotated[bool, typer.Option("--json", help=PRINTS_JSON)] = False,
 ) -> None:
     """Teach answers: the next question gets them, also in other words.
@@ -102,9 +88,9 @@ def teach(
     tell = _print_taught if prints_json else partial(_say_taught, home=home)
 
     async def run() -> tuple[int, list[int]]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await options.load()
         try:
-            async with opened_learning(home, loaded, model) as learning:
+            async with opened_learning(home, loaded, options.model) as learning:
                 with reading_told(learning):
                     return await _teach_all(learning, first, rows, tell)
         finally:
@@ -220,6 +206,7 @@ def _lesson_of(texts: list[str]) -> LessonRow:
     return LessonRow(1, told.question, told.answer)
 
 
+@model_options("autotune", "context", "draft", "max_memory")
 def ask(
     questions: Annotated[
         list[str] | None,
@@ -240,13 +227,7 @@ def ask(
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = ASKED_TOKENS,
     file: FileOption = None,
     home: HomeOption = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
-    draft: DraftOption = None,
-    max_memory: MaxMemoryOption = None,
+    options: ModelOptions = DEFAULTS,
 ) -> None:
     """Answer questions with what was learned.
 
@@ -259,13 +240,13 @@ def ask(
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[SingleAnswer | str]:
-        loaded = await load(model, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
+        loaded = await options.load()
         try:
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
             answers_with = {LoopName.background, LoopName.style}.difference(left_out)
-            async with opened_runtime(home, loaded, model, adapters, answers_with) as runtime:
+            async with opened_runtime(home, loaded, options.model, adapters, answers_with) as runtime:
                 learning = None if LoopName.instant in left_out else runtime.learning
                 asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)
@@ -363,20 +344,17 @@ def _questions(given: list[str] | None) -> list[str]:
     return asked
 
 
+@model_options("autotune", "context")
 def relearn(
     home: HomeOption = None,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
 ) -> None:
     """Let a model learn everything that was taught, including what was taught to another model."""
 
     async def run() -> tuple[int, int]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await options.load()
         try:
-            async with opened_learning(home, loaded, model) as learning:
+            async with opened_learning(home, loaded, options.model) as learning:
                 with progress_bar("Learning") as bar:
                     task = bar.add_task("", total=None)
 

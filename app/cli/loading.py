@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
+from app.cli.model_file import ModelOption
 from app.cli.terminal import console
 from app.models.autotune_cache import AutotuneCache
 from app.models.build_outputs import kernel_path
@@ -35,6 +37,8 @@ from py_core.paging.tiers import TierPolicy
 
 notes = console(stderr=True)
 
+Command = Callable[..., None]
+
 
 class Precision(StrEnum):
     precise = "precise"
@@ -48,67 +52,97 @@ class BackendChoice(StrEnum):
     numpy = "numpy"
 
 
-BackendOption = Annotated[BackendChoice, typer.Option(help="auto uses webgpu if there is a real GPU, otherwise wasm.")]
-AutotuneOption = Annotated[
-    bool,
-    typer.Option(
-        help="Measure once which kernel shapes are fastest on this GPU, and remember the result.",
-        show_default=True,
-    ),
-]
-PrecisionOption = Annotated[
-    Precision, typer.Option(help="For wasm: precise gives the same tokens as float32, fast is faster.")
-]
-ContextOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="The longest conversation, in tokens. More than the model was trained for stretches its positions."
-    ),
-]
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a command loads its model. `model_options` makes them options of the command."""
+
+    model: ModelOption = None
+    backend: Annotated[BackendChoice, typer.Option(help="auto uses webgpu if there is a real GPU, otherwise wasm.")] = (
+        BackendChoice.auto
+    )
+    precision: Annotated[
+        Precision,
+        typer.Option(help="For wasm: precise gives the same tokens as float32, fast is faster."),
+    ] = Precision.precise
+    autotune: Annotated[
+        bool,
+        typer.Option(
+            help="Measure once which kernel shapes are fastest on this GPU, and remember the result.", show_default=True
+        ),
+    ] = True
+    context: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The longest conversation, in tokens. More than the model was trained for stretches its positions.",
+        ),
+    ] = None
+    tiers: Annotated[
+        bool, typer.Option("--tiers", help="Store older keys and values of long conversations with fewer bits.")
+    ] = False
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            "--draft",
+            help="A smaller model with the same vocabulary (named as for --model): it guesses tokens, which the model "
+            "then checks together. The answers stay the same.",
+        ),
+    ] = None
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--max-memory", min=1, metavar="MB",
+            help="How much memory weights and conversations may take together. The default is what the machine has "
+            "free.",
+        ),
+    ] = None  # fmt: skip
+
+    async def load(self) -> Model:
+        """Open the model with a progress bar on stderr while that is a terminal, and a draft for it."""
+        return await _load(self)
 
 
-TiersOption = Annotated[
-    bool,
-    typer.Option("--tiers", help="Store older keys and values of long conversations with fewer bits."),
-]
+DEFAULTS = ModelOptions()
 
 
-MaxMemoryOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-memory", min=1, metavar="MB",
-        help="How much memory weights and conversations may take together. The default is what the machine has free.",
-    ),
-]  # fmt: skip
+def model_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command the options of a model, in the place of its parameter `options`: model, backend, precision, and
+    those with these names."""
+    offered = [field for field in fields(ModelOptions) if field.name in ("model", "backend", "precision", *names)]
+    hints = get_type_hints(ModelOptions, include_extras=True)
+    of_model = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in offered
+    ]
+
+    def decorated(command: Command) -> Command:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            options = ModelOptions(**{field.name: given.pop(field.name) for field in offered})
+            command(options=options, **given)
+
+        parameters = list[Parameter]()
+        for own in signature(command, eval_str=True).parameters.values():
+            parameters += of_model if own.name == "options" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorated
 
 
-DraftOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--draft",
-        help="A smaller model with the same vocabulary (named as for --model): it guesses tokens, which the model then "
-        "checks together. The answers stay the same.",
-    ),
-]
-
-
-async def load(
-    path: Path | None, backend: BackendChoice, precision: Precision, autotune: bool = True,
-    context: int | None = None, tiers: bool = False, draft: Path | None = None, max_memory: int | None = None,
-) -> Model:  # fmt: skip
-    """Open the model with a progress bar on stderr while that is a terminal, and a draft for it. max_memory: in MB."""
-    source, renderer = open_source(model_path(path)), native_renderer()
-    policy = TierPolicy() if tiers else None
-    load_backend = _loader(backend, precision, autotune, policy)
+async def _load(options: ModelOptions) -> Model:
+    source, renderer, context = open_source(model_path(options.model)), native_renderer(), options.context
+    load_backend = _loader(options)
     drafted = None
-    if draft is not None:
+    if options.draft is not None:
         if load_backend.func is load_numpy:
             raise BackendError(
                 "cli.draft-on-numpy",
                 "The numpy backend runs one token at a time, so a draft does not help it: leave --draft out, or use "
                 "--backend wasm or webgpu.",
             )
-        drafted = await read_draft(open_source(model_path(draft)), context)
+        drafted = await read_draft(open_source(model_path(options.draft)), context)
     told: list[tuple[Need, Room]] = []
 
     def tell(need: Need, room: Room) -> None:
@@ -116,7 +150,7 @@ async def load(
         if context is not None:
             notes.print(escape(str(cost(need, context))), soft_wrap=True)
 
-    chosen = max_memory and max_memory * 1_000_000
+    chosen = options.max_memory and options.max_memory * 1_000_000
     fits = fit_check(load_backend, available_memory(), tell, chosen)
 
     def check(header: GGUFHeader, config: ModelConfig, graph: Graph) -> None:
@@ -130,7 +164,7 @@ async def load(
     needs = [need]
     if drafted is not None:
         try:
-            of_draft = _loader(backend, precision, autotune, policy)
+            of_draft = _loader(options)
             left = chosen and max(0, chosen - need.at(model.config.context_length).total)
             fits_beside = fit_check(of_draft, available_memory(), lambda need, room: needs.append(need), left)
             fits_beside(drafted.header, drafted.config, drafted.graph)
@@ -140,7 +174,7 @@ async def load(
             model.close()
             raise
     await keep_within(model, room, *needs)
-    model.config = replace(model.config, name=title_at(model_path(path), model.config.name))
+    model.config = replace(model.config, name=title_at(model_path(options.model), model.config.name))
     return model
 
 
@@ -153,9 +187,11 @@ def _progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _loader(backend: BackendChoice, precision: Precision, autotune: bool, tiers: TierPolicy | None) -> partial[Any]:
+def _loader(options: ModelOptions) -> partial[Any]:
     """A BackendLoader, with its own host."""
-    return _gpu(backend, autotune, tiers) or _kernels(backend, precision, tiers) or partial(load_numpy, tiers=tiers)
+    backend, tiers = options.backend, TierPolicy() if options.tiers else None
+    on_gpu = _gpu(backend, options.autotune, tiers)
+    return on_gpu or _kernels(backend, options.precision, tiers) or partial(load_numpy, tiers=tiers)
 
 
 def _gpu(backend: BackendChoice, autotune: bool, tiers: TierPolicy | None) -> partial[Any] | None:

@@ -36,20 +36,9 @@ from app.cli.exact_tools import compute
 from app.cli.files import convert, quantize
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    ContextOption,
-    DraftOption,
-    MaxMemoryOption,
-    Precision,
-    PrecisionOption,
-    TiersOption,
-    load,
-)
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import memory_app
-from app.cli.model_file import ModelOption, NoBosOption, info, tokenize
+from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
 from app.cli.perplexity import perplexity
 from app.cli.routing import bench_routing, route
@@ -122,19 +111,13 @@ SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 
 
 @app.command()
+@model_options("autotune", "context", "tiers", "draft", "max_memory")
 def chat(
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
+    options: ModelOptions = DEFAULTS,
     temperature: TemperatureOption = CHAT_SAMPLING.temperature,
     top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = CHAT_SAMPLING.top_p,
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
-    context: ContextOption = None,
-    tiers: TiersOption = False,
-    draft: DraftOption = None,
-    max_memory: MaxMemoryOption = None,
     adapter: AdapterOption = None,
     file: FileOption = None,
     home: HomeOption = None,
@@ -152,7 +135,7 @@ def chat(
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
     sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
-        loaded = runner.run(load(model, backend, precision, autotune, context, tiers, draft, max_memory))
+        loaded = runner.run(options.load())
         loaded.bos = not no_bos
         adapters = AnswerAdapters(loaded.engine)
         if plain:
@@ -160,17 +143,18 @@ def chat(
         else:
             path = home_memory(home)
             lock = FileLock(path.with_name(f"{path.name}.learning"))
-            base = sha256_of_model(model_path(model))
+            base = sha256_of_model(model_path(options.model))
             runtime = runner.run(open_runtime(path, loaded, base, adapters, only_one=lock))
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
-            lambda given: open_adapter(given, base_of(model, loaded), home), adapter, adapters, file or (),
+            lambda given: open_adapter(given, base_of(options.model, loaded), home), adapter, adapters, file or (),
         )  # fmt: skip
         runner.run(runtime.close())
         loaded.close()
 
 
 @app.command()
+@model_options("autotune", "context", "draft", "max_memory")
 def generate(
     prompt: PromptArgument,
     raw: RawOption = False,
@@ -181,13 +165,7 @@ def generate(
     min_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.0,
     repetition_penalty: Annotated[float, typer.Option(min=0.01)] = 1.0,
     seed: SeedOption = 0,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
-    draft: DraftOption = None,
-    max_memory: MaxMemoryOption = None,
+    options: ModelOptions = DEFAULTS,
     adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
@@ -200,14 +178,11 @@ def generate(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
     text = _read_prompt(prompt)
-    answering = _generate(
-        text, raw, max_tokens, sampling, model, backend, precision, autotune, context, draft, max_memory,
-        adapter, as_json, no_bos,
-    )  # fmt: skip
-    asyncio.run(answering)
+    asyncio.run(_generate(text, raw, max_tokens, sampling, options, adapter, as_json, no_bos))
 
 
 @app.command()
+@model_options("context")
 def logits(
     out: Annotated[Path, typer.Option(help="The .npy file to write: float32 ([positions,] vocab_size).")],
     prompt: Annotated[str | None, typer.Argument(help="The text, or - to read it from standard input.")] = None,
@@ -215,10 +190,7 @@ def logits(
         Path | None, typer.Option(help='Instead of a prompt, a file {"ids": [...], "positions": [...]}.')
     ] = None,
     raw: RawOption = False,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
     adapter: AdaptersOption = None,
     merge: MergeOption = None,
     weights: WeightsOption = None,
@@ -229,10 +201,10 @@ def logits(
         raise ValueError("Give either a prompt or --ids.")
 
     async def run() -> np.ndarray:
-        loaded = await load(model, backend, precision, context=context)
+        loaded = await options.load()
         loaded.bos = not no_bos
         try:
-            number = await add_merged(adapter or [], merge, weights, model, loaded)
+            number = await add_merged(adapter or [], merge, weights, options.model, loaded)
             if ids is not None:
                 return await logits_of(loaded.engine, read_job(ids, loaded.config.vocab_size), number)
             return await last_logits(loaded, _read_prompt(prompt or ""), raw=raw, adapter=number)
@@ -263,6 +235,7 @@ bench_app.command("memory")(bench_memory)
 
 
 @bench_app.callback(invoke_without_command=True)
+@model_options("autotune")
 def bench(
     context: typer.Context,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens in the prompt.")] = 121,
@@ -272,10 +245,7 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Each figure is the median of this many rounds.")] = 3,
     profile: Annotated[bool, typer.Option("--profile", help="Measure each kernel, too (webgpu only).")] = False,
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
+    options: ModelOptions = DEFAULTS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure how fast the model runs here. `routing` measures the router, `learning` what is recalled, `memory` what
@@ -284,7 +254,7 @@ def bench(
         return
 
     async def run() -> tuple[Speed, dict[str, Any] | None]:
-        loaded = await load(model, backend, precision, autotune)
+        loaded = await options.load()
         at = position or prompt_tokens
         with notes.status("Measuring"):
             if profile:
@@ -318,13 +288,12 @@ def serve(
 
 
 async def _generate(
-    text: str, raw: bool, max_tokens: int, sampling: SamplingParams, path: Path | None, backend: BackendChoice,
-    precision: Precision, autotune: bool, context: int | None, draft: Path | None, max_memory: int | None,
-    adapter: str | None, as_json: bool, no_bos: bool,
+    text: str, raw: bool, max_tokens: int, sampling: SamplingParams, options: ModelOptions, adapter: str | None,
+    as_json: bool, no_bos: bool,
 ) -> None:  # fmt: skip
-    loaded = await load(path, backend, precision, autotune, context, draft=draft, max_memory=max_memory)
+    loaded = await options.load()
     loaded.bos = not no_bos
-    number = await add_adapter(adapter, path, loaded)
+    number = await add_adapter(adapter, options.model, loaded)
     done = await complete(
         loaded, text, raw=raw, max_tokens=max_tokens, sampling=sampling, adapter=number,
         on_text=lambda piece: None if as_json else say(piece, end=""),

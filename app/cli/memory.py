@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.chat.history.files import ImportedChats, import_chats
-from app.cli.home import HomeOption, opened_memory, with_passphrase
+from app.cli.home import HomeOption, opened_memory, unlocked_if_locked
 from app.cli.models import JsonOption, size_words
 from app.cli.terminal import console, say
 from app.memory.policy_words import PolicyWords, told_policies
@@ -30,7 +30,6 @@ from app.records.sessions import KIND as SESSION
 from app.records.sessions import TURN
 from py_core.display import one_line, shown
 from py_core.learning.gate.words import SMALL
-from py_core.store.errors import StoreError
 from py_core.store.transfer import Imported, export, import_file
 from py_core.text_search import has_all, terms_of
 
@@ -256,12 +255,7 @@ def import_memory(
             async def opens(passphrase: str | None) -> Imported:
                 return await import_file(memory.store, data, "replace" if replacing else "merge", passphrase)
 
-            try:
-                return await opens(None)
-            except StoreError as error:
-                if error.reason != "locked":
-                    raise
-            return await with_passphrase(opens, f"the file {source}")
+            return await unlocked_if_locked(opens, f"the file {source}")
 
     done = asyncio.run(run())
     if isinstance(done, ImportedChats):

@@ -17,30 +17,19 @@ from app.bench.perplexity import MeasuredText, Score, joined, read_texts, score_
 from app.chat.asker import head_of_lesson
 from app.cli.adapters import AdapterOption, adapter_at
 from app.cli.home import HomeOption, NoMemoryOption, home_memory, notes, opened_runtime
-from app.cli.loading import (
-    AutotuneOption,
-    BackendChoice,
-    BackendOption,
-    ContextOption,
-    Precision,
-    PrecisionOption,
-    load,
-)
-from app.cli.model_file import ModelOption, NoBosOption
+from app.cli.loading import DEFAULTS, ModelOptions, model_options
+from app.cli.model_file import NoBosOption
 from app.cli.terminal import console, progress_bar
 from app.generation.assistant import Assistant
 from py_core.loading import Model
 
 
+@model_options("autotune", "context")
 def perplexity(
     file: Annotated[
         Path, typer.Argument(metavar="FILE.jsonl", help='Texts, one JSON object a line: {"text": "Once upon a time"}.')
     ],
-    model: ModelOption = None,
-    backend: BackendOption = BackendChoice.auto,
-    precision: PrecisionOption = Precision.precise,
-    autotune: AutotuneOption = True,
-    context: ContextOption = None,
+    options: ModelOptions = DEFAULTS,
     adapter: AdapterOption = None,
     home: HomeOption = None,
     no_memory: NoMemoryOption = False,
@@ -58,17 +47,17 @@ def perplexity(
     learned = not no_memory and home_memory(home).is_file()
 
     async def run() -> tuple[dict[str, Any], list[Score]]:
-        loaded = await load(model, backend, precision, autotune, context)
+        loaded = await options.load()
         loaded.bos = not no_bos
         async with AsyncExitStack() as opened:
             opened.callback(loaded.close)
             facts = {"model": loaded.config.name, "backend": loaded.engine.capabilities.backend}
             assistant = Assistant(loaded)
-            await assistant.use_adapter(adapter_at(adapter, model, loaded, home))
+            await assistant.use_adapter(adapter_at(adapter, options.model, loaded, home))
             if not learned:
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
             runtime = await opened.enter_async_context(
-                opened_runtime(home, loaded, model, assistant.adapters, ("background",))
+                opened_runtime(home, loaded, options.model, assistant.adapters, ("background",))
             )
             if assistant.leaves_out:
                 notes.print(assistant.leaves_out, markup=False, soft_wrap=True)

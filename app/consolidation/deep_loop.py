@@ -1,6 +1,6 @@
 """The deep loop: looks at all answers together, on demand or every few days, and applies what they show.
 
-    report = await DeepLoop(runtime).consolidate()
+    report = await DeepLoop(lambda: memory, lambda: embedder, learning).consolidate()
 
 It distils trajectories into strategies (learning/reasoning_bank.py): questions that are repeatedly answered badly
 are suggested as lessons. The gate of lessons opens earlier or later, depending on how its answers were judged. Then old
@@ -16,18 +16,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING
 
 from app.consolidation.loop_runs import note_run
-from app.lessons.service import THRESHOLD_POLICY
+from app.lessons.service import THRESHOLD_POLICY, LearningService
 from app.records.memory import Memory
 from py_core.learning.gate.threshold import Evidence, fitted_threshold
 from py_core.learning.reasoning_bank import DAY_SECONDS, GOOD, Bank, Experience, archive, distil
 from py_core.learning.strategies import Strategy
 from py_core.learning.trajectories import Trajectory
-
-if TYPE_CHECKING:
-    from app.runtime import Runtime
+from py_core.routing.embedder import Embedder
 
 UNTIL_POLICY = "learning.deep.until"
 """A run has seen the answers up to this time: seconds since 1970."""
@@ -69,10 +66,16 @@ class DeepReport:
 
 
 class DeepLoop:
-    """One for the runtime. It works in steps of the memory's background, so that answers do not wait for it."""
+    """One for a memory. It works in steps of the memory's background, so that answers do not wait for it.
 
-    def __init__(self, runtime: Runtime, seed: int = 0) -> None:
-        self._runtime, self._seed = runtime, seed
+    Without an embedder it leaves out answers whose message has no vector; without learning it moves no gate.
+    """
+
+    def __init__(
+        self, memory: Callable[[], Memory], embedder: Callable[[], Embedder | None], learning: LearningService | None,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self._opened, self._embedder, self._learning, self._seed = memory, embedder, learning, seed
         self._running = asyncio.Lock()
 
     async def waiting(self) -> int:
@@ -126,15 +129,15 @@ class DeepLoop:
 
     async def _experiences(self, memory: Memory, trajectories: Sequence[Trajectory]) -> list[Experience]:
         """Return the trajectories whose message has a vector, or gets one."""
-        routing = self._runtime.routing
+        embedder = self._embedder()
         lacking = [one for one in trajectories if one.vector is None and one.asked.strip()]
         vectors = {one.id: one.vector for one in trajectories if one.vector is not None}
-        for start in range(0, len(lacking) if routing else 0, EMBEDDED_TOGETHER):
+        for start in range(0, len(lacking) if embedder else 0, EMBEDDED_TOGETHER):
             part = lacking[start : start + EMBEDDED_TOGETHER]
             async with memory.background.step():
-                assert routing is not None
-                vectors |= zip((one.id for one in part), await routing.embedder.embed([one.asked for one in part]),
-                               strict=True)  # fmt: skip
+                assert embedder is not None
+                made = await embedder.embed([one.asked for one in part])
+                vectors |= zip((one.id for one in part), made, strict=True)
         lengths = {len(vector) for vector in vectors.values()}
         return [
             Experience(one.id, one.asked, vectors[one.id], one.agent, one.quality, bool(one.feedback), one.created)
@@ -149,7 +152,7 @@ class DeepLoop:
 
     async def _fit_gate(self, memory: Memory, trajectories: Sequence[Trajectory]) -> tuple[float | None, float | None]:
         """Return the threshold before and after; None without learning. The user's own choice stays."""
-        learning = self._runtime.learning
+        learning = self._learning
         if learning is None:
             return None, None
         before, shipped = learning.threshold, learning.gate.threshold
@@ -165,7 +168,7 @@ class DeepLoop:
 
     async def _evidence(self, one: Trajectory, threshold: float) -> Evidence | None:
         """Return the evidence about the gate that a judged answer gives."""
-        learning, recalled = self._runtime.learning, one.route.get("recalled")
+        learning, recalled = self._learning, one.route.get("recalled")
         assert learning is not None
         if one.lesson and isinstance(recalled, int | float) and 0 < recalled < 1:
             lesson = await self._memory.lessons.get(one.lesson)
@@ -184,7 +187,7 @@ class DeepLoop:
     async def _suggestions(self, bank: Bank) -> tuple[Suggestion, ...]:
         """Return suggestions for the failures that no lesson answers yet."""
         found = list[Suggestion]()
-        learning = self._runtime.learning
+        learning = self._learning
         for strategy in bank.strategies:
             bad = [one for one in bank.members[strategy.id] if one.quality is not None and one.quality < GOOD]
             if strategy.verdict != "failure" or len(bad) < REPEATED:
@@ -217,7 +220,7 @@ class DeepLoop:
 
     @property
     def _memory(self) -> Memory:
-        return self._runtime.memory
+        return self._opened()
 
 
 def last_report(memory: Memory) -> DeepReport | None:

@@ -333,22 +333,23 @@ class Assistant(WithAdapters):
         if self.shelf is not None:
             await self.model.engine.pages.keep(self._sequence, self.shelf)
 
-    async def bring_back(self) -> None:
+    def bring_back(self) -> asyncio.Task[None]:
         """Bring what the model has read of the conversation from the shelf back to the model, before the next message
-        comes. What is not on the shelf is not read. Ends if a message comes."""
-        if self.shelf is None or not self.messages:
-            return
-        self._bringing = asyncio.ensure_future(self._bring_back(self.shelf))
-        with contextlib.suppress(BackendError, ContextFullError):
-            await self._bringing
+        comes. What is not on the shelf is not read. Ends if a message comes, also before it has begun."""
+        self._bringing = asyncio.create_task(self._bring_back())
+        return self._bringing
 
-    async def _bring_back(self, shelf: PageShelf) -> None:
-        # What two messages have in common comes before any message.
-        ends = [[*self.messages, user_message(text)] for text in ("?", "1")]
-        one, other = [(await self._window.fit(end, self._forgotten))[0] for end in ends]
-        engine, sequence = self.model.engine, self._sequence
-        engine.use_adapter(sequence, await self.adapter_number(lesson=False))
-        await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
+    async def _bring_back(self) -> None:
+        shelf = self.shelf
+        if shelf is None or not self.messages:
+            return
+        with contextlib.suppress(BackendError, ContextFullError):
+            # What two messages have in common comes before any message.
+            ends = [[*self.messages, user_message(text)] for text in ("?", "1")]
+            one, other = [(await self._window.fit(end, self._forgotten))[0] for end in ends]
+            engine, sequence = self.model.engine, self._sequence
+            engine.use_adapter(sequence, await self.adapter_number(lesson=False))
+            await engine.bring(sequence, one[: shared_length(one, other)], shelf, _BROUGHT_AHEAD)
 
     async def _leave_off(self) -> None:
         """End `bring_back`; the pages that it has brought stay."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Entries,
         ImportedChatFile,
         ImportedItems,
-        KeptPages,
+        KeptBytes,
         MemoryInfo,
         PatternMap,
         Statistics,
@@ -77,13 +77,11 @@ class MemoryApi(ConversationApi):
         memory = self._runtime.memory_if_open
         return {} if memory is None else await counts(memory.store)
 
-    async def kept_pages(self) -> KeptPages:
-        pages = self._runtime.pages
-        return {"bytes": await pages.nbytes() if pages else None, "most": BUDGET}
+    async def kept_pages(self) -> KeptBytes:
+        return {"bytes": await self._runtime.pages.nbytes(), "most": BUDGET}
 
     async def remove_kept_pages(self) -> None:
-        if self._runtime.pages is not None:
-            await self._runtime.pages.clear()
+        await self._runtime.pages.clear()
 
     # ---- patterns ----
 

@@ -36,7 +36,7 @@ class MemoryInfo(TypedDict):
     suspicion: Words | None
 
 
-class KeptPages(TypedDict):
+class KeptBytes(TypedDict):
     """Bytes of the conversations' stored keys and values (None if none are kept), and the limit."""
 
     bytes: int | None

@@ -24,7 +24,7 @@ class ThoughtPiece:
     is_thought: bool
 
 
-class _Place(Enum):
+class _Part(Enum):
     BEGIN = 0  # so far only white space and the beginning of a tag
     THOUGHT = 1
     AFTER = 2  # white space between thought and answer
@@ -37,7 +37,7 @@ class ThoughtSplitter:
     def __init__(self, opened: bool = False) -> None:
         """opened: the template ends with an opened thought (see `opens_thought`)."""
         self._opened = opened
-        self._state = _Place.BEGIN
+        self._state = _Part.BEGIN
         self._kept = ""
         self._has_thought = False
         self._shown = ""
@@ -60,28 +60,28 @@ class ThoughtSplitter:
     def _push(self, text: str) -> list[ThoughtPiece]:
         self._kept += text
         out: list[ThoughtPiece] = []
-        if self._state is _Place.BEGIN:
+        if self._state is _Part.BEGIN:
             begun = self._kept.lstrip()
             if begun.startswith(_OPEN):
-                self._state, self._kept = _Place.THOUGHT, begun.removeprefix(_OPEN)
+                self._state, self._kept = _Part.THOUGHT, begun.removeprefix(_OPEN)
             elif not _OPEN.startswith(begun):
-                self._state = _Place.THOUGHT if self._opened else _Place.ANSWER
-        if self._state is _Place.THOUGHT:
+                self._state = _Part.THOUGHT if self._opened else _Part.ANSWER
+        if self._state is _Part.THOUGHT:
             thought, closed, rest = self._kept.partition(_CLOSE)
             thought = thought if self._has_thought else thought.lstrip()
             if closed:
                 _add(out, thought.rstrip(), True)
-                self._state, self._kept = _Place.AFTER, rest
+                self._state, self._kept = _Part.AFTER, rest
             else:
                 clear = _without_beginning(thought, _CLOSE).rstrip()
                 _add(out, clear, True)
                 self._kept = thought[len(clear) :]
                 self._has_thought = self._has_thought or bool(clear)
-        if self._state is _Place.AFTER:
+        if self._state is _Part.AFTER:
             self._kept = self._kept.lstrip()
             if self._kept:
-                self._state = _Place.ANSWER
-        if self._state is _Place.ANSWER:
+                self._state = _Part.ANSWER
+        if self._state is _Part.ANSWER:
             _add(out, self._kept, False)
             self._kept = ""
         return out
@@ -89,9 +89,9 @@ class ThoughtSplitter:
     def flush(self) -> list[ThoughtPiece]:
         """The held-back rest at the end."""
         self._kept = self._kept.removeprefix(self._shown)
-        is_thought = self._state is _Place.THOUGHT or (self._state is _Place.BEGIN and self._opened)
+        is_thought = self._state is _Part.THOUGHT or (self._state is _Part.BEGIN and self._opened)
         out: list[ThoughtPiece] = []
-        if self._state is not _Place.AFTER:
+        if self._state is not _Part.AFTER:
             _add(out, self._kept.lstrip() if is_thought and not self._has_thought else self._kept, is_thought)
         self._kept = ""
         return out

@@ -17,13 +17,13 @@ const SENTENCE = /(^|[\s“"(])[A-Z][\w’'-]*,? [a-zA-Z“{]|[a-z]{2,} [a-z{][^
 const WORDS = /[A-Za-z]{2,}/;
 const NAMES = /\{\}|\b(Sonata|WebGPU|HTTP|tok\/s|[kMGT]?B(\/s)?|min|ms)\b/g; // the same in each language
 const ATTRIBUTES = /^(aria-label|aria-description|title|placeholder|alt)$/;
-/** Which arguments of a function people read; an Option's, for example, is the first. */
+/** Which arguments of a function people read; a button's, for example, is the first. */
 const READ = {
-  element: [2], button: [0], iconButton: [1], labelled: [0], hinted: [0, 2], askingButton: [0, 2], Option: [0], SectionForm: [0],
-  section: [0], userError: [1], addField: [0], action: [0], deleteAction: [0, 1], addNote: [0], facts: [0, 1, 2, 3, 4, 5], announce: [0],
-  append: [0, 1, 2, 3], prepend: [0, 1], replaceChildren: [0, 1, 2, 3], before: [0], after: [0], say: [0, 1], entry: [0], make: [0, 1], turn: [0],
+  element: [2], button: [0], iconButton: [1], copyButton: [0], labelled: [0], hinted: [1, 2], area: [2, 3, 4], number: [3, 4], SectionForm: [0],
+  userError: [1], deleteAction: [0, 1], addNote: [0], facts: [0, 1, 2, 3, 4, 5], announce: [0], named: [0], choice: [0, 1], item: [1],
+  append: [0, 1, 2, 3], prepend: [0, 1], replaceChildren: [0, 1, 2, 3], before: [0], after: [0], say: [0, 1], entry: [0], turn: [0],
 };
-const PROPERTIES = /^(title|label|placeholder|about|yes|no|hint|axis|empty|alt|textContent|ariaLabel|searchLabel|filterLabel)$/;
+const PROPERTIES = /^(title|label|placeholder|about|yes|no|question|hint|axis|empty|alt|textContent|ariaLabel|searchLabel|filterLabel)$/;
 const SILENT = /^(t|message|phase|info|warn|error|debug|querySelector|querySelectorAll|closest|matches|add|loadStyles|loadScript|RegExp|match|test|CSS)$/;
 
 const found = [];

@@ -407,7 +407,6 @@ async def test_what_another_embedder_made_is_made_anew(model: Model, open_runtim
     await runtime.close()
     again = await open_runtime()
     assert await routed_to(again, SIMILAR) == "tester"
-    assert again.indexer is not None
     await again.indexer.index_all()
     await again.memory.background.settled()
     question = (await again.memory.store.query("turn"))[0]

@@ -219,7 +219,7 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
     learning, memory = learning_of(runtime), memory_of(runtime)
     learning.prepares_in_pauses = True
     monkeypatch.setattr(learning_service, "PREPARING_PATIENCE", 0.0)
-    preparation = Preparation(runtime)
+    preparation = Preparation(learning)
     assert await preparation.waiting() == 1
     events = await events_of(conversation, "remember that my dentist is Dr. Quill")
     (learned,) = [event for event in events if isinstance(event, Taught)]
@@ -236,7 +236,7 @@ async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_le
 
 
 async def test_a_model_is_prepared_in_a_pause_with_progress(runtime: Runtime) -> None:
-    preparation, reports = Preparation(runtime), list[tuple[int, int, object]]()
+    preparation, reports = Preparation(learning_of(runtime)), list[tuple[int, int, object]]()
     await preparation.run(lambda done, total, what="": reports.append((done, total, what)))
     read = [(done, total) for done, total, what in reports if str(what) == "gets to know this model"]
     assert read[0][0] == 0

@@ -72,7 +72,7 @@ async def test_failures_become_suggestions_and_no_route_changes_unless_it_was_ju
         await answered(runtime, text, 0.9)
     for text in TIDES:
         await answered(runtime, text, 0.2, vector=None)  # as if the router was missing
-    deep = DeepLoop(runtime)
+    deep = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning)
     assert await deep.waiting() == 7
     deciding = {id for one in await memory.trajectories.all() for id in one.route["patterns"]}
     assert deciding
@@ -104,7 +104,7 @@ async def test_old_answers_go_and_stay_in_the_strategy(runtime: Runtime, memory:
     old = [await answered(runtime, text, 0.9, days=40) for text in CRASHES]
     judged = await answered(runtime, CRASHES[0], 1.0, days=40, feedback="good")
     fresh = await answered(runtime, CRASHES[1], 0.9)
-    deep = DeepLoop(runtime)
+    deep = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning)
     report = await deep.consolidate()
     assert report.deleted == 4
     assert {one.id for one in await memory.trajectories.all()} == {judged, fresh}
@@ -121,7 +121,11 @@ async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
     runtime: Runtime, memory: Memory
 ) -> None:
     assert runtime.learning is not None
-    learning, feedback, deep = runtime.learning, Feedback(runtime), DeepLoop(runtime)
+    learning, feedback, deep = (
+        runtime.learning,
+        Feedback(runtime),
+        DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning),
+    )
     shipped = learning.gate.threshold
     lesson = (await feedback.remember("my dentist is Dr. Quill")).lesson
     for number in range(6):
@@ -142,7 +146,7 @@ async def test_what_is_said_of_lessons_moves_the_gate_but_not_against_the_user(
 
 
 async def test_it_waits_for_answers_and_an_empty_memory_is_no_trouble(runtime: Runtime, memory: Memory) -> None:
-    deep = DeepLoop(runtime)
+    deep = DeepLoop(lambda: runtime.memory, runtime.embedder, runtime.learning)
     report = await deep.consolidate()
     assert (report.trajectories, report.strategies, report.suggestions) == (0, 0, ())
     await answered(runtime, CRASHES[0], None)

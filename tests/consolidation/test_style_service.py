@@ -123,7 +123,10 @@ async def test_unseen_answers_decide_and_the_figures_are_told(
     assert style.current is not None
     runtime.style = style
     runtime.idle = IdleLearning(
-        idle_loops(runtime), lambda: learning.memory.policies, learning.model.engine.idle_held, NeverFree()
+        idle_loops(lambda: runtime.memory, runtime.embedder, runtime.learning, None, runtime.style),
+        lambda: learning.memory.policies,
+        learning.model.engine.idle_held,
+        NeverFree(),
     )
     (told,) = [loop for loop in (await LearningApi(runtime).overview())["loops"] if loop["name"] == "style"]
     assert (told["on"], told["words"]) == (True, [found.why])

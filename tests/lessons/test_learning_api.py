@@ -190,7 +190,11 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
     assert (await api.overview())["idle"] is None
     with pytest.raises(EmbedderError, match="still loading"):
         await api.pause()
-    loops = [loop for loop in idle_loops(runtime) if loop.name == "deep"]
+    loops = [
+        loop
+        for loop in idle_loops(lambda: runtime.memory, runtime.embedder, runtime.learning, None, runtime.style)
+        if loop.name == "deep"
+    ]
     runtime.idle = IdleLearning(
         loops,
         lambda: runtime.memory.policies,

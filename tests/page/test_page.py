@@ -253,7 +253,7 @@ async def test_a_stored_thought_is_folded_away_too_beside_what_is_damaged(page_a
             { type: 'recall', question: null }, { type: 'thought', text: 'Hm.' }, { type: 'delta', text },
             { type: 'done', reason, thoughtSeconds: 3.4 },
           ] });
-          await view.addStored([asked, answered('So.', 'end'), asked, answered('', 'stopped')], sonata.engine);
+          await view.showStored([asked, answered('So.', 'end'), asked, answered('', 'stopped')], sonata.engine);
           const parts = ['.thought summary', '.thought p', '.body', '.ending'];
           return [...log.querySelectorAll('.answer')].map((answer) =>
             parts.map((part) => answer.querySelector(part)?.textContent.trim()));

@@ -45,7 +45,6 @@ class Program:
     async def ask(self, text: str, after: Place = "leaf") -> tuple[str, Stored]:
         *_, done, stored = [event async for event in self.conversation.respond(text, after=after)]
         assert isinstance(stored, Stored)
-        assert self.runtime.pages is not None
         await self.runtime.pages.settled()
         return done.text, stored
 

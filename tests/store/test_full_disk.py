@@ -66,7 +66,6 @@ class Program:
         self.engine.pages.note_read = lambda tokens, seconds: None  # type: ignore[method-assign]
 
     async def chat(self) -> ChatShelf:
-        assert self.runtime.pages is not None
         return self.runtime.pages.shelf((await self.runtime.memory.sessions.start("Of islands")).id)
 
     async def read(self, text: list[int], shelf: ChatShelf | None = None) -> tuple[TokenSequence, int]:
@@ -179,7 +178,7 @@ async def test_a_damaged_page_on_a_full_disk_is_read_each_time_until_it_can_be_k
         assert await program.engine.pages.keep(sequence, shelf) == 4
         program.forget()
         (rows,) = program.rows
-        kept = await program.runtime.pages.pages()  # type: ignore[union-attr]
+        kept = await program.runtime.pages.pages()
         assert kept is not None
         assert kept._chats is not None
         id, _ = kept._chats[shelf.chat].pages[page_names(program.engine.pages._key(0), text)[1]]

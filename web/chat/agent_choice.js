@@ -3,8 +3,8 @@
  * agent. The choice is stored with the chat (app/routing/agent_choice.py); until the chat is stored this tab keeps it, also
  * across a reload.
  */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { session } from '../common/web_storage.js';
-import { element } from '../common/dom.js';
 import { describe, fromError } from '../shell/problems.js';
 import { PLAIN } from '../memory/client.js';
 import { t } from '../i18n/i18n.js';
@@ -73,11 +73,11 @@ export class AgentChoice {
   #offer(agents) {
     const offered = JSON.stringify(agents);
     if (offered === this.#offered) return;
+    if (!this.#offered) this.#select.replaceChildren(); // what index.html has
     this.#offered = offered;
-    const group = element('optgroup');
-    group.label = t('choice.agents');
-    group.append(...agents.filter(({ id }) => id !== PLAIN).map(({ id, title }) => new Option(title, id)));
-    this.#select.replaceChildren(new Option(t('choice.automatic'), AUTOMATIC), new Option(t('choice.nobody'), PLAIN), group);
+    const others = agents.filter(({ id }) => id !== PLAIN);
+    render(html`<option value=${AUTOMATIC}>${t('choice.automatic')}</option><option value=${PLAIN}>${t('choice.nobody')}</option>
+      <optgroup label=${t('choice.agents')}>${others.map(({ id, title }) => html`<option value=${id}>${title}</option>`)}</optgroup>`, this.#select);
   }
 
   async #choose(agent) {

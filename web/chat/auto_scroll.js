@@ -2,6 +2,7 @@
  * Keeps the newest words in view. It stops as soon as the reader scrolls up, however little, or selects something. It starts
  * again at the very end, or with the button "Jump to latest", which is shown while the newest words are far.
  */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { icon } from '../common/icon.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
@@ -22,7 +23,7 @@ export class AutoScroll {
     this.#scroller = scroller;
     this.#jump.type = 'button';
     this.#jump.hidden = true;
-    this.#jump.append(icon('arrow-down'), element('span', '', t('answers.latest')));
+    render(html`${icon('arrow-down')}<span>${t('answers.latest')}</span>`, this.#jump);
     this.#jump.addEventListener('click', () => {
       this.begin();
       this.goOn();

@@ -106,15 +106,7 @@ export class ChatView {
     return adding;
   }
 
-  /**
-   * Show turns from the memory, below the present ones: the newest at once, the older ones above it in tasks of their own.
-   * @param {StoredTurn[]} turns
-   * @param {import('../engine/engine.js').Engine} engine
-   */
-  async addStored(turns, engine) {
-    await this.#addPairs(pairsOf(turns), engine);
-  }
-
+  /** Below the present turns: the newest at once, the older ones above it in tasks of their own. */
   async #addPairs(pairs, engine) {
     if (pairs.length === 0) return;
     this.#beforeTurn();

@@ -2,6 +2,7 @@
  * A slim bar below the message box that shows how much of the context the last prompt took; a card lists its parts, and what
  * the model's memory holds.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { openCard } from '../common/card.js';
 import { element } from '../common/dom.js';
 import { formatBytes, formatShare } from '../common/format.js';
@@ -43,53 +44,45 @@ export class ContextBar {
     const words = t('context.used', { used, total: context.total });
     this.#button.title = words;
     this.#button.setAttribute('aria-label', `${share}: ${words}`);
-    this.#button.replaceChildren(track(context), element('span', '', share));
+    render(html`${track(context)}<span>${share}</span>`, this.#button);
   }
 
   #open() {
     const context = this.#context;
     if (!context) return;
     const { total, free, leftOut, bytesPerToken } = context;
-    const list = element('dl', 'context-parts');
-    for (const name of PARTS.filter((part) => context[part] > 0)) list.append(...row(name, context[name]));
-    list.append(...row('free', free));
-    const content = [element('h2', 'context-title', t('context.used', { used: total - free, total })), track(context), list];
-    if (leftOut > 0) content.push(element('p', 'context-left-out', t('context.leftOut', { count: leftOut })));
-    if (bytesPerToken > 0) content.push(element('p', 'context-cost', t('context.cost', { tokens: MORE, size: formatBytes(MORE * bytesPerToken) })));
     const held = element('div', 'context-held');
-    content.push(held);
-    this.#memory().then((memory) => held.replaceChildren(...memoryRows(memory)), () => held.remove()); // no model runs
+    this.#memory().then((memory) => render(memoryRows(memory), held), () => held.remove()); // no model runs
+    const content = html`
+      <h2 class="context-title">${t('context.used', { used: total - free, total })}</h2>
+      ${track(context)}
+      <dl class="context-parts">${PARTS.filter((part) => context[part] > 0).map((name) => row(name, context[name]))}${row('free', free)}</dl>
+      ${leftOut > 0 ? html`<p class="context-left-out">${t('context.leftOut', { count: leftOut })}</p>` : nothing}
+      ${bytesPerToken > 0 ? html`<p class="context-cost">${t('context.cost', { tokens: MORE, size: formatBytes(MORE * bytesPerToken) })}</p>` : nothing}
+      ${held}`;
     openCard(this.#button, { label: t('context.title'), className: 'context-card', content });
   }
 }
 
 function row(name, tokens) {
-  const term = element('dt', `context-${name}`, t(`context.${name}`));
-  return [term, element('dd', '', t('answers.tokens', { count: tokens }))];
+  return html`<dt class="context-${name}">${t(`context.${name}`)}</dt><dd>${t('answers.tokens', { count: tokens })}</dd>`;
 }
 
 /** @param {Memory} memory */
 function memoryRows({ pages, total, limit, ...owners }) {
-  const list = element('dl', 'context-owners');
-  for (const owner of OWNERS) {
+  const rows = OWNERS.flatMap((owner) => {
     const parts = owner in owners ? [['', owners[owner]]] : Object.entries(pages).map(([tier, held]) => [tier, held[owner]]);
-    for (const [tier, bytes] of parts) {
-      if (!bytes) continue;
+    return parts.filter(([, bytes]) => bytes).map(([tier, bytes]) => {
       const words = tier && parts.length > 1 ? t('held.ofTier', { owner: t(`held.${owner}`), tier: t(`held.${tier}`) }) : t(`held.${owner}`);
-      list.append(element('dt', '', words), element('dd', '', formatBytes(bytes)));
-    }
-  }
+      return html`<dt>${words}</dt><dd>${formatBytes(bytes)}</dd>`;
+    });
+  });
   const title = limit ? t('held.titleOf', { size: formatBytes(total), limit: formatBytes(limit) }) : t('held.title', { size: formatBytes(total) });
-  return [element('h2', 'context-title', title), list];
+  return html`<h2 class="context-title">${title}</h2><dl class="context-owners">${rows}</dl>`;
 }
 
 /** @param {Context} context */
 function track(context) {
-  const made = element('span', 'context-track');
-  for (const name of PARTS) {
-    const part = element('span', `context-${name}`);
-    part.style.inlineSize = `${100 * context[name] / context.total}%`;
-    made.append(part);
-  }
-  return made;
+  return html`<span class="context-track">${PARTS.map((name) => html`
+    <span class="context-${name}" .style=${`inline-size: ${100 * context[name] / context.total}%`}></span>`)}</span>`;
 }

@@ -1,9 +1,10 @@
 /**
  * The content of an empty chat: what this model does well, how much is remembered, and whether a larger model would run here.
  */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { icon } from '../common/icon.js';
 import { currentLanguage, t } from '../i18n/i18n.js';
-import { button, element, part } from '../common/dom.js';
+import { button, part } from '../common/dom.js';
 import { cardsFor } from './cards.js';
 
 const TIMES = [10, 5, 3, 2]; // times the size of the running model
@@ -31,8 +32,10 @@ export class Welcome {
     this.#callbacks = { onAsk, onDraft };
     this.#cards = part(root, '.cards', HTMLElement);
     this.#inPage = [...this.#cards.children];
+    render(this.#inPage, this.#cards);
     for (const card of root.querySelectorAll('.cards button')) {
-      if (card instanceof HTMLElement) this.#listen(card, part(card, 'span', HTMLElement).textContent ?? '', 'draft' in card.dataset);
+      const text = part(card, 'span', HTMLElement).textContent ?? '';
+      card.addEventListener('click', () => this.#choose(text, card.hasAttribute('data-draft')));
     }
     this.showModel(null);
   }
@@ -42,7 +45,7 @@ export class Welcome {
     const wanted = cardsFor(parameters, currentLanguage());
     if (wanted === this.#shown) return;
     this.#shown = wanted;
-    this.#cards.replaceChildren(...wanted?.map((card) => this.#card(card)) ?? this.#inPage);
+    render(wanted?.map((card) => this.#card(card)) ?? this.#inPage, this.#cards);
   }
 
   /** @param {Record<string, number>} counts of the memory's records by kind */
@@ -62,26 +65,19 @@ export class Welcome {
     if (tokens < LEAST_MEASURED) return;
     const times = TIMES.find((one) => tokS / one >= READING_TOK_S);
     this.#advice.hidden = !times;
-    if (times) this.#advice.replaceChildren(t('chat.couldRun', { times }), ' ', button(t('chat.chooseModel'), 'link', this.#openModels));
+    if (times) render(html`${t('chat.couldRun', { times })} ${button(t('chat.chooseModel'), 'link', this.#openModels)}`, this.#advice);
   }
 
   /** @param {import('./cards.js').Card} card */
   #card({ name, icon: picture, isDraft = false }) {
-    const made = element('button');
-    made.type = 'button';
     const asked = t(`chat.ask_${name}`);
     const text = asked.endsWith(':') ? `${asked} ` : asked; // the draft continues behind it
-    made.append(icon(picture), element('b', '', t(`chat.card_${name}`)), element('span', '', text));
-    this.#listen(made, text, isDraft);
-    const line = element('li');
-    line.append(made);
-    return line;
+    return html`<li><button type="button" @click=${() => this.#choose(text, isDraft)}>${icon(picture)}<b>${t(`chat.card_${name}`)}</b><span>${text}</span></button></li>`;
   }
 
-  /**
-   * @param {HTMLElement} card @param {string} text @param {boolean} isDraft true if it waits in the message box for more words
-   */
-  #listen(card, text, isDraft) {
-    card.addEventListener('click', () => (isDraft ? this.#callbacks.onDraft(text) : this.#callbacks.onAsk(text)));
+  /** @param {string} text @param {boolean} isDraft true if it waits in the message box for more words */
+  #choose(text, isDraft) {
+    const { onDraft, onAsk } = this.#callbacks;
+    (isDraft ? onDraft : onAsk)(text);
   }
 }

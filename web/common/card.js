@@ -2,6 +2,7 @@
  * A card above the page, near the element that it belongs to. A click elsewhere, Escape, or the same button again closes it,
  * and the focus returns to where it was. Only one is open at a time.
  */
+import { render } from '../vendor/lit-html/lit-html.js';
 import { element } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
@@ -11,8 +12,8 @@ let current = /** @type {{near: HTMLElement, close: (refocus: boolean) => void}|
 
 /**
  * @param {HTMLElement} near a button, or a link: shown as expanded while the card is open
- * @param {{label: string, className?: string, content: (Node|string)[], focus?: HTMLElement}} card `focus`: the element that
- *   gets the focus
+ * @param {{label: string, className?: string, content: unknown, focus?: string}} card `content`: a template; `focus`: selects
+ *   the element in it that gets the focus
  * @returns {() => void} closes the card
  */
 export function openCard(near, { label, className = '', content, focus }) {
@@ -24,7 +25,7 @@ export function openCard(near, { label, className = '', content, focus }) {
   root.setAttribute('role', 'dialog');
   root.setAttribute('aria-label', label);
   root.tabIndex = -1;
-  root.append(...content);
+  render(content, root);
   const onPointer = ({ target }) => {
     if (!(target instanceof Node) || (!root.contains(target) && !near.contains(target))) close(false);
   };
@@ -57,7 +58,8 @@ export function openCard(near, { label, className = '', content, focus }) {
   root.showPopover();
   place(root, near);
   near.setAttribute('aria-expanded', 'true');
-  (focus ?? root).focus({ preventScroll: true });
+  const first = focus ? root.querySelector(focus) : null;
+  (first instanceof HTMLElement ? first : root).focus({ preventScroll: true });
   document.addEventListener('pointerdown', onPointer, true);
   document.addEventListener('keydown', onKey, true);
   document.addEventListener('focusin', onFocus);

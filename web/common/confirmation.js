@@ -1,44 +1,59 @@
 /** Questions before something is deleted: where the button was that asks, or in a dialog of their own. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
+import { directive, Directive } from '../vendor/lit-html/directive.js';
 import { t } from '../i18n/i18n.js';
-import { button, element } from './dom.js';
+import { element } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 const UNSEEN_MS = 1000; // a double click takes half of this
 
-/**
- * A button that asks once: pressed, it makes room for a question with two answers.
- * @param {string} label @param {() => string} question such as "Delete 3 patterns?" @param {string} yes such as "Delete"
- * @param {() => unknown} run what it does; its rejection is the caller's to show
- * @returns {HTMLElement}
- */
-export function askingButton(label, question, yes, run) {
-  const root = element('span', 'asking');
-  const first = button(label, 'quiet', () => {
-    const refuse = button(t('forms.keep'), 'quiet', back);
-    const asked = element('span', 'asking-question', question());
-    const group = element('span', 'asking-answers');
-    group.setAttribute('role', 'group');
-    group.setAttribute('aria-label', asked.textContent);
-    group.append(asked, button(yes, 'danger', () => {
-      back();
+/** @typedef {{label: string, question: string, yes: string, run: () => unknown}} Asking see askingButton */
+
+class AskingButton extends Directive {
+  #root = element('span', 'asking');
+  #isAsked = false;
+  #given = /** @type {Asking} */ ({});
+
+  /** @param {Asking} given */
+  render(given) {
+    this.#given = given;
+    this.#draw();
+    return this.#root;
+  }
+
+  #draw() {
+    const { label, question, yes, run } = this.#given;
+    const agree = () => {
+      this.#ask(false);
       run();
-    }), refuse);
-    group.addEventListener('keydown', ownKeys((event) => {
-      if (event.key !== 'Escape') return;
-      event.preventDefault(); // or the whole dialog would close
-      event.stopPropagation();
-      back();
-    }));
-    root.replaceChildren(group);
-    refuse.focus();
-  });
-  const back = () => {
-    root.replaceChildren(first);
-    first.focus();
-  };
-  root.append(first);
-  return root;
+    };
+    render(this.#isAsked ? html`
+      <span class="asking-answers" role="group" aria-label=${question} @keydown=${ownKeys((event) => this.#onKey(event))}>
+        <span class="asking-question">${question}</span>
+        <button type="button" class="danger" @click=${agree}>${yes}</button>
+        <button type="button" class="quiet" @click=${() => this.#ask(false)}>${t('forms.keep')}</button>
+      </span>` : html`<button type="button" class="quiet" @click=${() => this.#ask(true)}>${label}</button>`, this.#root);
+  }
+
+  #ask(isAsked) {
+    this.#isAsked = isAsked;
+    this.#draw();
+    /** @type {HTMLElement} */ (this.#root.querySelector('button:last-of-type')).focus();
+  }
+
+  #onKey(event) {
+    if (event.key !== 'Escape') return;
+    event.preventDefault(); // or the whole dialog would close
+    event.stopPropagation();
+    this.#ask(false);
+  }
 }
+
+/**
+ * In a template, a button that asks once: pressed, it makes room for a `question` ("Delete 3 patterns?") with two answers, of
+ * which `yes` ("Delete") runs `run`. Its rejection is the caller's to show.
+ */
+export const askingButton = directive(AskingButton);
 
 /**
  * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean}}
@@ -48,16 +63,17 @@ export function askingButton(label, question, yes, run) {
  */
 export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false, isHarmless = false }) {
   const dialog = element('dialog', 'ask');
-  const head = element('h2', '', title);
-  head.id = 'ask-title';
-  dialog.setAttribute('aria-labelledby', head.id);
-  const actions = element('div', 'ask-actions');
-  const refuse = button(no, 'quiet', () => dialog.close());
-  const agree = button(yes, isHarmless ? 'primary' : 'danger', () => dialog.close('yes'));
-  actions.append(refuse, agree);
-  dialog.append(head, ...paragraphs.map((text) => element('p', '', text)), actions);
+  dialog.setAttribute('aria-labelledby', 'ask-title');
+  render(html`
+    <h2 id="ask-title">${title}</h2>
+    ${paragraphs.map((text) => html`<p>${text}</p>`)}
+    <div class="ask-actions">
+      <button type="button" class="quiet" @click=${() => dialog.close()}>${no}</button>
+      <button type="button" class=${isHarmless ? 'primary' : 'danger'} @click=${() => dialog.close('yes')}>${yes}</button>
+    </div>`, dialog);
   document.body.append(dialog);
   dialog.showModal();
+  const [refuse, agree] = dialog.querySelectorAll('button');
   refuse.focus();
   const stopWaiting = isUnexpected ? waitToBeSeen(agree) : () => {};
   return new Promise((resolve) => {

@@ -1,4 +1,5 @@
 /** Elements of the page. Text goes in as text, never as HTML. */
+import { html } from '../vendor/lit-html/lit-html.js';
 import { describe, fromError } from '../shell/problems.js';
 
 /**
@@ -35,12 +36,9 @@ export function byId(id, Kind) {
   return part(document, `#${id}`, Kind);
 }
 
-/** A button that does not send a form. */
-export function button(label, className, run) {
-  const made = element('button', className, label);
-  made.type = 'button';
-  made.addEventListener('click', run);
-  return made;
+/** A button of a template that does not send a form. @param {unknown} label @param {string} look @param {(event: any) => unknown} run */
+export function button(label, look, run) {
+  return html`<button type="button" class=${look} @click=${run}>${label}</button>`;
 }
 
 /** Shows an error beside the control that failed: hidden until `say`, then announced at once. */

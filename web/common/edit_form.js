@@ -1,29 +1,33 @@
 /** The form in which an entry is edited in place: the typed text stays until it is saved or given up. */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
-import { button, element, ProblemLine } from './dom.js';
+import { element, ProblemLine } from './dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 /**
- * @param {{fields: HTMLElement[], save: () => Promise<void>, close: () => void, label?: string, controls?: object}} form
- *   `close` is called when it is saved or given up; `save`'s rejection is shown, and the form stays: beside one of the
- *   `controls` if the error names it as its `field`; `label` is what the button says
+ * @param {{fields: unknown, save: (typed: Record<string, string>) => unknown, close: () => void, label?: string}} form
+ *   `fields`: a template; `save` gets what was typed, by the names of the controls. Its rejection is shown, and the form stays:
+ *   beside the control that the error names as its `field`, if there is one. `close` is called when it is saved or given up;
+ *   `label` is what the button says
  * @returns {HTMLFormElement} its first field wants the focus once it is in the page
  */
-export function editForm({ fields, save, close, label = t('forms.save'), controls = {} }) {
+export function editForm({ fields, save, close, label = t('forms.save') }) {
   const form = element('form', 'edit-form');
   const problem = new ProblemLine();
-  const fieldProblem = new FieldProblem(controls);
-  const submit = element('button', 'primary', label);
-  const actions = element('div', 'edit-actions');
-  actions.append(submit, button(t('forms.cancel'), 'quiet', close));
-  form.append(...fields, problem.element, actions);
+  const fieldProblem = new FieldProblem(form);
+  render(html`${fields}${problem.element}
+    <div class="edit-actions">
+      <button class="primary">${label}</button>
+      <button type="button" class="quiet" @click=${close}>${t('forms.cancel')}</button>
+    </div>`, form);
+  const submit = /** @type {HTMLButtonElement} */ (form.querySelector('.edit-actions .primary'));
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     problem.say(null);
     fieldProblem.clear();
     submit.disabled = true;
     try {
-      await save();
+      await save(typedIn(form));
       close();
     } catch (error) {
       if (!fieldProblem.say(error)) problem.say(error);
@@ -43,27 +47,34 @@ export function editForm({ fields, save, close, label = t('forms.save'), control
   return form;
 }
 
+/** What the controls of a form have, by their names. @param {HTMLFormElement} form @returns {Record<string, string>} */
+export function typedIn(form) {
+  const controls = /** @type {HTMLInputElement[]} */ ([...form.elements]);
+  return Object.fromEntries(controls.filter(({ name }) => name).map(({ name, value }) => [name, value]));
+}
+
 /** Says what is wrong with a field, directly below it. */
 class FieldProblem {
-  #controls;
-  #control = /** @type {HTMLElement|null} */ (null); // the wrong field
+  #form;
+  #control = /** @type {Element|null} */ (null); // the wrong field
   #described = /** @type {string|null} */ (null); // its description before
   #line = new ProblemLine();
 
-  constructor(controls) {
-    this.#controls = controls;
+  /** @param {HTMLFormElement} form */
+  constructor(form) {
+    this.#form = form;
     this.#line.element.id = 'field-problem';
   }
 
   /** @returns {boolean} true if the error names a field of this form */
   say(error) {
-    const control = this.#controls[error.field];
-    if (!control) return false;
+    const control = this.#form.elements.namedItem(error.field ?? '');
+    if (!(control instanceof HTMLElement)) return false;
     this.#control = control;
     this.#described = control.getAttribute('aria-describedby');
     control.setAttribute('aria-invalid', 'true');
     control.setAttribute('aria-describedby', [this.#line.element.id, this.#described ?? ''].join(' ').trim());
-    control.closest('.field').after(this.#line.element);
+    control.closest('.field')?.after(this.#line.element);
     const details = control.closest('details');
     if (details) details.open = true;
     this.#line.say(error);
@@ -81,24 +92,20 @@ class FieldProblem {
   }
 }
 
-/** A control with its name above it. */
+/** A control with its name above it. @param {string} name @param {unknown} control a template */
 export function labelled(name, control) {
-  const label = element('label', 'field');
-  label.append(element('span', '', name), control);
-  return label;
+  return html`<label class="field"><span>${name}</span>${control}</label>`;
 }
 
-/** @param {'current-password'|'new-password'|'off'} autocomplete */
-export function passphraseInput(autocomplete) {
-  return Object.assign(element('input'), { type: 'password', autocomplete, required: true });
+/** @param {'current-password'|'new-password'|'off'} autocomplete @param {string} [name] of the control */
+export function passphraseInput(autocomplete, name = 'passphrase') {
+  return html`<input type="password" name=${name} autocomplete=${autocomplete} required>`;
 }
 
-/** @param {{id: string, title: string}[]} agents @param {string} chosen may be an agent that no longer exists */
-export function agentSelect(agents, chosen) {
-  const select = element('select');
-  const known = agents.some(({ id }) => id === chosen);
-  for (const { id, title } of known ? agents : [{ id: chosen, title: chosen }, ...agents]) {
-    select.append(new Option(title, id, false, id === chosen));
-  }
-  return select;
+/**
+ * A text of several lines, in any direction of writing.
+ * @param {string} name @param {string} value @param {{rows?: number, placeholder?: string}} [look]
+ */
+export function textArea(name, value, { rows, placeholder } = {}) {
+  return html`<textarea name=${name} dir="auto" required rows=${rows ?? nothing} placeholder=${placeholder ?? nothing} .value=${value}></textarea>`;
 }

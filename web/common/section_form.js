@@ -1,44 +1,57 @@
 /** A permanent form for one action; it shows the outcome and keeps the typed text. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { element, ProblemLine } from './dom.js';
-import { labelled } from './edit_form.js';
+import { typedIn } from './edit_form.js';
 
 export class SectionForm {
   element = element('form', 'section-form');
-  #submit;
-  #outcome = element('p', 'outcome');
+  #label;
+  #look;
+  #fields = /** @type {unknown} */ (null);
+  #isRunning = false;
+  #outcome = '';
   #problem = new ProblemLine();
 
   /**
-   * @param {string} label of the button @param {() => Promise<string>} run returns the sentence to show; its rejection is shown
+   * @param {string} label of the button
+   * @param {(typed: Record<string, string>) => Promise<string>} run gets what was typed, by the names of the controls, and returns
+   *   the sentence to show; its rejection is shown
    * @param {'quiet'|'primary'} [look] of the button
    */
   constructor(label, run, look = 'quiet') {
-    this.#submit = element('button', look, label);
-    this.#outcome.setAttribute('role', 'status');
-    this.element.append(this.#submit, this.#outcome, this.#problem.element);
+    this.#label = label;
+    this.#look = look;
     this.element.addEventListener('submit', async (event) => {
       event.preventDefault();
       this.#problem.say(null);
-      this.#outcome.textContent = '';
-      this.#submit.disabled = true;
+      this.#outcome = '';
+      this.#isRunning = true;
+      this.#draw();
       try {
-        this.#outcome.textContent = await run();
+        this.#outcome = await run(typedIn(this.element));
       } catch (error) {
         this.#problem.say(error);
-      } finally {
-        this.#submit.disabled = false;
       }
+      this.#isRunning = false;
+      this.#draw();
     });
   }
 
-  add(node) {
-    this.#submit.before(node);
+  /** @param {unknown} fields a template */
+  show(fields) {
+    this.#fields = fields;
+    this.#draw();
   }
 
-  /** @returns {HTMLElement} the control with its name, which can be hidden */
-  addField(name, control) {
-    const made = labelled(name, control);
-    this.add(made);
-    return made;
+  /** @param {string} name of a control */
+  input(name) {
+    return /** @type {HTMLInputElement} */ (this.element.elements.namedItem(name));
+  }
+
+  #draw() {
+    render(html`${this.#fields}
+      <button class=${this.#look} ?disabled=${this.#isRunning}>${this.#label}</button>
+      <p class="outcome" role="status">${this.#outcome}</p>
+      ${this.#problem.element}`, this.element);
   }
 }

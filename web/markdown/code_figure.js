@@ -3,7 +3,7 @@
  * elements, so that a selection, the focus and the scroll position stay. Long code has several parts; a closed part is never
  * touched again except for its colours.
  */
-import { icon } from '../common/icon.js';
+import { iconNode } from '../common/icon.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { languageOf } from './code_languages.js';
@@ -111,7 +111,7 @@ export class CodeFigure {
     const made = element('button', 'code-copy');
     made.type = 'button';
     const words = element('span', '', t('answers.copy'));
-    made.append(icon('copy'), words);
+    made.append(iconNode('copy'), words);
     made.setAttribute('aria-label', t('answers.copyCode'));
     made.addEventListener('click', () => copyText(() => this.text, words, t('answers.copy')));
     return made;

@@ -1,6 +1,7 @@
 /** A link of an answer asks before it opens another site: it shows the whole address, whatever the link's text says. */
+import { html } from '../vendor/lit-html/lit-html.js';
 import { openCard } from '../common/card.js';
-import { button, element } from '../common/dom.js';
+import { button } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { copyText } from './clipboard.js';
 
@@ -19,22 +20,20 @@ export function askBeforeLinks(log) {
 /** @param {HTMLAnchorElement} link */
 function ask(link) {
   const { href } = link;
-  const address = element('p', 'link-address');
-  address.dir = 'ltr';
-  address.append(...partsOf(href));
-  const open = element('a', '', t('answers.linkOpen'));
-  Object.assign(open, { href, target: '_blank', rel: 'noopener noreferrer nofollow' });
-  open.addEventListener('click', () => setTimeout(() => close()));
-  const copy = button(t('answers.linkCopy'), 'quiet', () => copyText(() => href, copy, t('answers.linkCopy')));
-  const actions = element('div', 'link-actions');
-  actions.append(open, copy);
-  const lead = element('p', '', t(link.dataset.image ? 'answers.imageLead' : 'answers.linkLead'));
-  const close = openCard(link, { label: t('answers.linkTitle'), className: 'link-question', content: [lead, address, actions], focus: open });
+  const copy = ({ currentTarget }) => copyText(() => href, currentTarget, t('answers.linkCopy'));
+  const content = html`
+    <p>${t(link.dataset.image ? 'answers.imageLead' : 'answers.linkLead')}</p>
+    <p class="link-address" dir="ltr">${partsOf(href)}</p>
+    <div class="link-actions">
+      <a href=${href} target="_blank" rel="noopener noreferrer nofollow" @click=${() => setTimeout(() => close())}>${t('answers.linkOpen')}</a>
+      ${button(t('answers.linkCopy'), 'quiet', copy)}
+    </div>`;
+  const close = openCard(link, { label: t('answers.linkTitle'), className: 'link-question', content, focus: 'a' });
 }
 
 /** The address with its host emphasized: that is the part that matters. */
 function partsOf(href) {
   const { host } = new URL(href);
   const at = host ? href.indexOf(host) : -1;
-  return at < 0 ? [href] : [href.slice(0, at), element('b', '', host), href.slice(at + host.length)];
+  return at < 0 ? href : html`${href.slice(0, at)}<b>${host}</b>${href.slice(at + host.length)}`;
 }

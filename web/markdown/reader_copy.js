@@ -18,6 +18,8 @@ export function asRead(copy, sourceOf = (tex, isBlock) => (isBlock ? `$$${tex}$$
     const tex = place.querySelector('annotation')?.textContent?.trim();
     if (tex) place.textContent = sourceOf(tex, place.dataset.formula === 'block');
   }
+  const comments = document.createNodeIterator(copy, NodeFilter.SHOW_COMMENT); // of templates
+  for (let comment = comments.nextNode(); comment; comment = comments.nextNode()) /** @type {Comment} */ (comment).remove();
   for (const box of copy.querySelectorAll('input')) box.replaceWith(box.checked ? '[x]' : '[ ]');
 }
 

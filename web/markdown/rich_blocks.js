@@ -2,7 +2,7 @@
  * Extends an answer's Markdown, once it is safe DOM (markdown.js): code with its language and a copy button, tables that scroll
  * by themselves, formulas, tasks with boxes, links that show their address. Only elements are made here, never HTML from text.
  */
-import { icon } from '../common/icon.js';
+import { iconNode } from '../common/icon.js';
 import { element } from '../common/dom.js';
 import { t } from '../i18n/i18n.js';
 import { CodeFigure } from './code_figure.js';
@@ -73,5 +73,5 @@ function tellAddress(link) {
   link.className = 'image-link';
   const { host } = new URL(link.href);
   const words = link.textContent?.trim();
-  link.replaceChildren(icon('image'), words ? t('answers.imageOf', { words, host }) : t('answers.image', { host }));
+  link.replaceChildren(iconNode('image'), words ? t('answers.imageOf', { words, host }) : t('answers.image', { host }));
 }

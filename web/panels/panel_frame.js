@@ -1,9 +1,11 @@
 /** The panel beside the chat: its head, the tabs of its parts, and the view while the memory opens or is locked. */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { t } from '../i18n/i18n.js';
 import { icon } from '../common/icon.js';
-import { button, element, part, ProblemLine } from '../common/dom.js';
+import { element, part, ProblemLine } from '../common/dom.js';
 import { userError } from '../common/user_error.js';
-import { passphraseInput } from '../common/edit_form.js';
+import { labelled, passphraseInput } from '../common/edit_form.js';
 import { SectionForm } from '../common/section_form.js';
 import { PANELS } from './panels.js';
 import { ownKeys } from '../shell/keyboard.js';
@@ -14,8 +16,6 @@ const ALWAYS = new Set(Object.values(PANELS).flat().filter(({ always }) => alway
 
 export class PanelFrame {
   #root;
-  #title = element('h2');
-  #tabList = element('div', 'panel-tabs');
   #entries = /** @type {Map<string, {root: HTMLElement, part: any}>} */ (new Map()); // by the part's name
   #panel = '';
   #current = '';
@@ -25,12 +25,12 @@ export class PanelFrame {
   #unwatch = () => {};
   #timer = 0;
   #onResume;
+  #onClose;
   #onChoose;
   #page;
-  #status = element('p', 'panel-status');
+  #status = '';
   #problem = new ProblemLine();
-  #unlock = element('section', 'panel-unlock');
-  #body = element('div', 'panel-body');
+  #unlock = /** @type {SectionForm|null} */ (null); // while the memory is locked
 
   /**
    * @param {HTMLElement} root
@@ -42,23 +42,41 @@ export class PanelFrame {
     this.#page = page;
     this.#root = root;
     this.#onResume = onResume;
+    this.#onClose = onClose;
     this.#onChoose = onChoose;
-    this.#status.setAttribute('role', 'status');
-    this.#title.id = 'panel-title';
-    this.#title.tabIndex = -1;
-    const head = element('div', 'panel-head');
-    const close = button('', 'panel-close', onClose);
-    close.append(icon('x'));
-    close.setAttribute('aria-label', t('panel.close'));
-    const covered = element('h1', 'visually-hidden', 'Sonata'); // if the panel covers that of the chat
-    covered.hidden = true;
-    head.append(covered, this.#title, close);
-    this.#tabList.setAttribute('role', 'tablist');
-    this.#tabList.setAttribute('aria-labelledby', this.#title.id);
-    this.#tabList.addEventListener('keydown', ownKeys((event) => this.#onTabKey(event)));
-    this.#body.append(this.#status, this.#problem.element, this.#unlock);
-    root.setAttribute('aria-labelledby', this.#title.id);
-    root.replaceChildren(head, this.#tabList, this.#body);
+    root.setAttribute('aria-labelledby', 'panel-title');
+    this.#draw();
+  }
+
+  /** The heading of the page is that of the panel if it covers that of the chat (panel_opener.js). */
+  #draw() {
+    const parts = this.#parts;
+    render(html`
+      <div class="panel-head">
+        <h1 class="visually-hidden" hidden>Sonata</h1>
+        <h2 id="panel-title" tabindex="-1">${this.#panel ? t(`panel.${this.#panel}`) : ''}</h2>
+        <button type="button" class="panel-close" aria-label=${t('panel.close')} @click=${this.#onClose}>${icon('x')}</button>
+      </div>
+      <div class="panel-tabs" role="tablist" aria-labelledby="panel-title" ?hidden=${parts.length < 2}
+        @keydown=${ownKeys((event) => this.#onTabKey(event))}>${repeat(parts, ({ name }) => name, ({ name }) => this.#tab(name))}</div>
+      <div class="panel-body">
+        <p class="panel-status" role="status" ?hidden=${!this.#status}>${this.#status}</p>
+        ${this.#problem.element}
+        <section class="panel-unlock">${this.#unlock
+          ? html`<h3>${t('panel.unlockTitle')}</h3><p>${t('panel.lockedAbout')}</p>${this.#unlock.element}` : nothing}</section>
+        ${repeat(this.#entries, ([name]) => name, ([, { root }]) => root)}
+      </div>`, this.#root);
+  }
+
+  /** @param {string} name of a part */
+  #tab(name) {
+    const choose = () => {
+      this.#choose(name);
+      this.#onChoose(name);
+    };
+    const isChosen = name === this.#current;
+    return html`<button type="button" class="panel-tab" id="panel-tab-${name}" role="tab" aria-controls="panel-part-${name}"
+      aria-selected=${String(isChosen)} tabindex=${isChosen ? 0 : -1} @click=${choose}>${t(`panel.tab_${name}`)}</button>`;
   }
 
   /** The name of the panel and its open part: "learned/map". */
@@ -71,17 +89,15 @@ export class PanelFrame {
     if (panel !== this.#panel) {
       this.#leave();
       this.#panel = panel;
-      this.#title.textContent = t(`panel.${panel}`);
-      this.#showTabs();
+      for (const part of this.#parts) this.#entry(part.name);
     }
     await this.#choose(this.#parts.some((one) => one.name === name) ? name : this.#parts[0].name);
   }
 
   /** Focus the element that takes the keys once the panel is open. */
   focus() {
-    const first = this.#unlock.querySelector('input')
-      ?? this.#tabList.querySelector('[aria-selected="true"]:not([hidden] *)') ?? this.#title;
-    /** @type {HTMLElement} */ (first).focus();
+    const first = this.#unlock?.input('passphrase') ?? this.#tabList.querySelector('[aria-selected="true"]:not([hidden] *)');
+    /** @type {HTMLElement} */ (first ?? part(this.#root, '#panel-title', HTMLElement)).focus();
   }
 
   /** The panel is hidden. */
@@ -96,12 +112,10 @@ export class PanelFrame {
     const isOpen = this.#shown !== null || this.#timer !== 0;
     if (!stays) this.#leave();
     this.#engine = engine;
-    for (const [name, entry] of this.#entries) {
-      if (ALWAYS.has(name)) continue;
-      entry.part = null;
-      entry.root.replaceChildren();
-    }
-    this.#unlock.replaceChildren();
+    for (const name of this.#entries.keys()) if (!ALWAYS.has(name)) this.#entries.delete(name);
+    for (const one of this.#parts) this.#entry(one.name);
+    this.#unlock = null;
+    this.#draw();
     if (isOpen && !stays) this.#choose(this.#current);
   }
 
@@ -109,20 +123,8 @@ export class PanelFrame {
     return PANELS[this.#panel] ?? [];
   }
 
-  #showTabs() {
-    const tabs = this.#parts.map(({ name }) => {
-      const tab = button(t(`panel.tab_${name}`), 'panel-tab', () => {
-        this.#choose(name);
-        this.#onChoose(name);
-      });
-      tab.id = `panel-tab-${name}`;
-      tab.setAttribute('role', 'tab');
-      tab.setAttribute('aria-controls', `panel-part-${name}`);
-      this.#entry(name);
-      return tab;
-    });
-    this.#tabList.hidden = tabs.length < 2;
-    this.#tabList.replaceChildren(...tabs);
+  get #tabList() {
+    return part(this.#root, '.panel-tabs', HTMLElement);
   }
 
   /** The place of a part. */
@@ -136,7 +138,6 @@ export class PanelFrame {
         root.setAttribute('aria-labelledby', `panel-tab-${name}`);
       }
       root.hidden = true;
-      this.#body.append(root);
       this.#entries.set(name, (entry = { root, part: null }));
     }
     return entry;
@@ -157,14 +158,11 @@ export class PanelFrame {
     if (name === this.#current && this.#shown) return;
     this.#leave();
     this.#current = name;
-    for (const tab of this.#tabList.querySelectorAll('button')) {
-      const isChosen = tab.id === `panel-tab-${name}`;
-      tab.setAttribute('aria-selected', String(isChosen));
-      tab.tabIndex = isChosen ? 0 : -1;
-      if (isChosen) this.#tabList.scrollLeft = tab.offsetLeft - (this.#tabList.clientWidth - tab.offsetWidth) / 2;
-    }
     for (const { root } of this.#entries.values()) root.hidden = true;
-    this.#body.scrollTop = 0;
+    this.#draw();
+    const tabs = this.#tabList, tab = part(tabs, `#panel-tab-${name}`, HTMLElement);
+    tabs.scrollLeft = tab.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
+    part(this.#root, '.panel-body', HTMLElement).scrollTop = 0;
     if (!ALWAYS.has(name)) this.#unwatch = this.#engine.memory.onChange(() => this.#onChange());
     await this.#update();
   }
@@ -225,21 +223,19 @@ export class PanelFrame {
     const opening = state === 'opening' ? t('panel.opening') : '';
     const words = routing === 'failed' || routing === 'off' ? t('panel.wordsOnly') : '';
     const text = opening || problem || words;
-    if (this.#status.textContent !== text) this.#status.textContent = text;
-    this.#status.hidden = !text;
-    if (state !== 'locked') this.#unlock.replaceChildren();
-    else if (!this.#unlock.hasChildNodes()) this.#unlock.append(...this.#unlockForm());
+    this.#status = text;
+    if (state !== 'locked') this.#unlock = null;
+    else this.#unlock ??= this.#unlockForm();
+    this.#draw();
   }
 
   #unlockForm() {
-    const passphrase = passphraseInput('current-password');
-    const form = new SectionForm(t('panel.unlock'), async () => {
-      await this.#engine.memory.unlock({ passphrase: passphrase.value });
+    const form = new SectionForm(t('panel.unlock'), async ({ passphrase }) => {
+      await this.#engine.memory.unlock({ passphrase });
       await this.#update();
       return '';
     }, 'primary');
-    form.addField(t('stored.passphrase'), passphrase);
-    const what = element('p', '', t('panel.lockedAbout'));
-    return [element('h3', '', t('panel.unlockTitle')), what, form.element];
+    form.show(labelled(t('stored.passphrase'), passphraseInput('current-password')));
+    return form;
   }
 }

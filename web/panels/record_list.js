@@ -1,9 +1,12 @@
 /**
  * A list of the memory's entries, a page at a time: search, a filter, selection, deletion, rows that are edited in place. When
- * the memory changes, `refresh` updates it and leaves alone rows that have not changed or are being edited.
+ * the memory changes, `refresh` updates it and leaves alone rows that are being edited.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
+import { live } from '../vendor/lit-html/directives/live.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { t } from '../i18n/i18n.js';
-import { button, element, ProblemLine } from '../common/dom.js';
+import { element, ProblemLine } from '../common/dom.js';
 import { askingButton } from '../common/confirmation.js';
 import { ownKeys } from '../shell/keyboard.js';
 import { Row } from './record_row.js';
@@ -14,29 +17,23 @@ const SEARCH_PAUSE_MS = 250;
 export class RecordList {
   element = element('div', 'records');
   #options;
+  #search = '';
+  #filter = '';
+  #isNarrowed = false; // the shown rows are those of a search or a filter
   #offset = 0;
   #total = 0;
+  #isThere = false; // true once anything was loaded
   #run = 0; // number of the latest load
-  #rows = new Map(); // key -> Row, for those on the page
+  #rows = /** @type {Map<string, Row>} */ (new Map()); // by key, those on the page
   #timer = 0;
-  #search = /** @type {HTMLInputElement|null} */ (null);
-  #filter = /** @type {HTMLSelectElement|null} */ (null);
-  #list = element('ul', 'record-list');
-  #count = element('span', 'records-count');
-  #empty = element('p', 'records-empty');
   #problem = new ProblemLine();
-  #tools = element('div', 'records-tools');
-  #bar = element('div', 'records-bar');
-  #bulk = element('div', 'records-bulk');
-  #all = element('input');
-  #pages = element('nav', 'records-pages');
 
   /**
    * @param {object} options
    * @param {string} options.texts section of the texts of these entries: count, list, none, sure, verb, and so on
    * @param {(asked: {search: string, filter: string, offset: number, limit: number}) => Promise<{total: number, items: any[]}>} options.load
    * @param {(item: any) => string} options.key
-   * @param {(item: any, row: Row) => Node[]} options.render returns the content of a row; see Row for its actions
+   * @param {(item: any, row: Row) => unknown} options.render returns a template of a row's content
    * @param {string} options.empty the sentence if there is nothing at all
    * @param {string} [options.searchLabel] label of the search field, if there is one
    * @param {Record<string, string>} [options.filters] value -> key of its text; the first one applies until another is chosen
@@ -46,21 +43,22 @@ export class RecordList {
    */
   constructor(options) {
     this.#options = options;
-    this.#list.setAttribute('aria-label', t(`${options.texts}.list`));
-    this.#count.setAttribute('role', 'status');
-    this.#pages.setAttribute('aria-label', t('records.pagesOf', { list: t(`${options.texts}.list`) })); // a panel may have two lists
-    if (options.selectable) this.#bar.append(this.#selectAll());
-    this.#bar.append(this.#count, this.#bulk);
-    if (options.searchLabel) this.#tools.append(this.#searchField());
-    if (options.filters) this.#tools.append(this.#filterMenu());
-    this.#tools.hidden = this.#bar.hidden = this.#pages.hidden = true;
-    this.element.append(this.#tools, this.#problem.element, this.#bar, this.#list, this.#empty, this.#pages);
+    this.#filter = this.#usualFilter;
+    this.draw();
+  }
+
+  get texts() {
+    return this.#options.texts;
+  }
+
+  get #usualFilter() {
+    return Object.keys(this.#options.filters ?? {})[0] ?? '';
   }
 
   /** Load the shown page again. */
   async refresh() {
     const run = (this.#run += 1);
-    const asked = { search: this.#search?.value.trim() ?? '', filter: this.#filter?.value ?? '', offset: this.#offset, limit: PAGE };
+    const asked = { search: this.#search.trim(), filter: this.#filter, offset: this.#offset, limit: PAGE };
     try {
       const { total, items } = await this.#options.load(asked);
       if (run !== this.#run) return;
@@ -70,8 +68,9 @@ export class RecordList {
       }
       this.#problem.say(null);
       this.#total = total;
+      this.#isThere = true;
+      this.#isNarrowed = asked.search !== '' || asked.filter !== this.#usualFilter;
       this.#show(items);
-      this.#showCounts(asked);
     } catch (error) {
       if (run === this.#run) this.#problem.say(error);
     }
@@ -89,128 +88,147 @@ export class RecordList {
     }
   }
 
-  /** Delete entries. */
+  /** Delete entries. @param {string[]} keys */
   async remove(keys) {
     const begin = [...this.#rows.keys()].indexOf(keys[0]);
-    if (!await this.attempt(() => this.#options.remove(keys))) return;
-    for (const key of keys) this.#drop(key);
+    if (!await this.attempt(async () => this.#options.remove?.(keys))) return;
+    for (const key of keys) this.#rows.delete(key);
+    this.draw();
     await this.refresh();
-    const next = [...this.#rows.values()][Math.min(begin, this.#rows.size - 1)];
-    (next ?? this.#search)?.focus();
+    const left = [...this.#rows.keys()];
+    if (left.length) this.focus(left[Math.min(begin, left.length - 1)]);
+    else /** @type {HTMLElement|null} */ (this.element.querySelector('input[type=search]'))?.focus();
   }
 
-  #searchField() {
-    const label = this.#options.searchLabel;
-    const field = Object.assign(element('input'), { type: 'search', placeholder: label, autocomplete: 'off', spellcheck: false });
-    field.setAttribute('aria-label', label);
-    field.addEventListener('input', () => {
-      clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
-    });
-    field.addEventListener('keydown', ownKeys((event) => {
-      if (event.key !== 'Escape' || !field.value) return;
-      event.preventDefault(); // empties the field, and does not close the dialog
-      field.value = '';
-      this.#turnTo(0);
-    }));
-    return (this.#search = field);
-  }
-
-  #filterMenu() {
-    const menu = element('select');
-    menu.setAttribute('aria-label', this.#options.filterLabel);
-    for (const [value, key] of Object.entries(this.#options.filters)) menu.append(new Option(t(key), value));
-    menu.addEventListener('change', () => this.#turnTo(0));
-    return (this.#filter = menu);
-  }
-
-  #selectAll() {
-    this.#all.type = 'checkbox';
-    this.#all.addEventListener('change', () => {
-      for (const row of this.#rows.values()) row.selected = this.#all.checked;
-      this.#onSelect();
-    });
-    const label = element('label', 'records-all');
-    label.append(this.#all, element('span', 'visually-hidden', t('records.all')));
-    return label;
+  /** Focus the first button of a row. @param {string} key */
+  focus(key) {
+    const at = [...this.#rows.keys()].indexOf(key);
+    this.element.querySelectorAll('.record')[at]?.querySelector('button')?.focus();
   }
 
   #turnTo(offset) {
     clearTimeout(this.#timer);
     this.#offset = Math.max(offset, 0);
-    for (const row of this.#rows.values()) row.selected = false;
+    for (const row of this.#rows.values()) row.isSelected = false;
     return this.refresh();
   }
 
-  /** Update the rows to `items`: a row that has not changed, or is being edited, is not touched. */
+  /** Update the rows to `items`: one that is being edited stays until it is saved or given up. */
   #show(items) {
     const before = this.#rows;
     this.#rows = new Map();
     for (const item of items) {
       const key = this.#options.key(item);
-      const row = before.get(key) ?? new Row(this.#options, key, { list: this, onSelect: () => this.#onSelect() });
+      const row = before.get(key) ?? new Row(this, key);
       before.delete(key);
-      row.update(item);
+      row.item = item;
       this.#rows.set(key, row);
     }
-    for (const [key, row] of before) {
-      if (row.isEdited) this.#rows.set(key, row); // until it is saved or given up
-      else row.element.remove();
-    }
-    let place = this.#list.firstElementChild;
-    for (const row of this.#rows.values()) { // a row that is in its place is not moved: it may have the focus
-      if (row.element === place) place = place?.nextElementSibling ?? null;
-      else this.#list.insertBefore(row.element, place);
-    }
-    this.#onSelect();
+    for (const [key, row] of before) if (row.form) this.#rows.set(key, row);
+    this.draw();
   }
 
-  #showCounts({ search, filter }) {
-    const { texts, filters } = this.#options;
-    const narrowed = search || (filter && filter !== Object.keys(filters)[0]);
-    this.#count.textContent = t(`${texts}.count`, { count: this.#total });
-    this.#empty.textContent = narrowed ? t(`${texts}.none`) : this.#options.empty;
-    this.#empty.hidden = this.#rows.size > 0;
-    const nothing = this.#rows.size === 0 && !narrowed;
-    this.#tools.hidden = nothing || !this.#tools.hasChildNodes();
-    this.#bar.hidden = nothing || (!this.#options.selectable && !this.#search); // a few entries need no counting
-    this.#list.hidden = !this.#empty.hidden;
-    const last = Math.min(this.#offset + PAGE, this.#total);
-    const turn = (label, offset, enabled) => {
-      const made = button(label, 'quiet', async () => {
-        await this.#turnTo(offset);
-        this.element.scrollIntoView({ block: 'start' });
-        const again = [...this.#pages.querySelectorAll('button')].find((one) => one.textContent === label);
-        (again?.disabled ? /** @type {HTMLElement|null} */ (this.#pages.querySelector('button:enabled')) : again)?.focus({ preventScroll: true });
-      });
-      made.disabled = !enabled;
-      return made;
+  draw() {
+    const { texts, selectable, searchLabel, filters, empty } = this.#options;
+    const isEmpty = this.#rows.size === 0, hasNothing = isEmpty && !this.#isNarrowed;
+    render(html`
+      <div class="records-tools" ?hidden=${hasNothing || !(searchLabel || filters)}>
+        ${searchLabel ? this.#searchField(searchLabel) : nothing}${filters ? this.#filterMenu(filters) : nothing}
+      </div>
+      ${this.#problem.element}
+      <div class="records-bar" ?hidden=${hasNothing || !(selectable || searchLabel)}>
+        ${selectable ? this.#selectAll() : nothing}
+        <span class="records-count" role="status">${this.#isThere ? t(`${texts}.count`, { count: this.#total }) : ''}</span>
+        <div class="records-bulk">${this.#bulk()}</div>
+      </div>
+      <ul class="record-list" aria-label=${t(`${texts}.list`)} ?hidden=${isEmpty}>
+        ${repeat(this.#rows, ([key]) => key, ([, row]) => this.#row(row))}
+      </ul>
+      <p class="records-empty" ?hidden=${!isEmpty || !this.#isThere}>${this.#isNarrowed ? t(`${texts}.none`) : empty}</p>
+      <nav class="records-pages" aria-label=${t('records.pagesOf', { list: t(`${texts}.list`) })} ?hidden=${this.#total <= PAGE}>
+        ${this.#turn(t('records.previous'), this.#offset - PAGE, this.#offset > 0)}
+        <span>${t('records.range', { first: this.#offset + 1, last: Math.min(this.#offset + PAGE, this.#total) })}</span>
+        ${this.#turn(t('records.next'), this.#offset + PAGE, this.#offset + PAGE < this.#total)}
+      </nav>`, this.element);
+  }
+
+  /** @param {Row} row */
+  #row(row) {
+    const { texts, selectable, render: content } = this.#options;
+    const select = (event) => {
+      row.isSelected = event.target.checked;
+      this.draw();
     };
-    this.#pages.hidden = this.#total <= PAGE;
-    this.#pages.replaceChildren(
-      turn(t('records.previous'), this.#offset - PAGE, this.#offset > 0),
-      element('span', '', t('records.range', { first: this.#offset + 1, last })),
-      turn(t('records.next'), this.#offset + PAGE, last < this.#total),
-    );
+    return html`
+      <li class="record">
+        ${selectable ? html`<input class="record-box" type="checkbox" aria-label=${t(`${texts}.select`)}
+          .checked=${live(row.isSelected)} @change=${select}>` : nothing}
+        <div class="record-body">${row.form ?? content(row.item, row)}</div>
+      </li>`;
   }
 
-  #onSelect() {
-    if (!this.#options.selectable) return;
-    const keys = [...this.#rows].filter(([, row]) => row.selected).map(([key]) => key);
-    this.#all.checked = keys.length > 0 && keys.length === this.#rows.size;
-    this.#all.indeterminate = keys.length > 0 && !this.#all.checked;
-    this.#all.disabled = this.#rows.size === 0;
-    if (this.#bulk.dataset.keys === keys.join(' ')) return;
-    this.#bulk.dataset.keys = keys.join(' ');
-    const { texts } = this.#options;
-    const several = (name) => t(`${texts}.${name}`, { count: keys.length });
-    const buttons = keys.length
-      ? [askingButton(several('verbSeveral'), () => several('sureSeveral'), t(`${texts}.verb`), () => this.remove(keys))] : [];
-    this.#bulk.replaceChildren(...buttons);
+  /** @param {string} label */
+  #searchField(label) {
+    const onInput = (event) => {
+      this.#search = event.target.value;
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#turnTo(0), SEARCH_PAUSE_MS);
+    };
+    const onKey = ownKeys((event) => {
+      if (event.key !== 'Escape' || !this.#search) return;
+      event.preventDefault(); // empties the field, and does not close the dialog
+      this.#search = '';
+      this.draw();
+      this.#turnTo(0);
+    });
+    return html`<input type="search" placeholder=${label} aria-label=${label} autocomplete="off" spellcheck="false"
+      .value=${live(this.#search)} @input=${onInput} @keydown=${onKey}>`;
   }
 
-  #drop(key) {
-    this.#rows.get(key)?.element.remove();
-    this.#rows.delete(key);
+  /** @param {Record<string, string>} filters */
+  #filterMenu(filters) {
+    const choose = (event) => {
+      this.#filter = event.target.value;
+      this.#turnTo(0);
+    };
+    return html`<select aria-label=${this.#options.filterLabel ?? nothing} @change=${choose}>
+      ${Object.entries(filters).map(([value, key]) => html`<option value=${value}>${t(key)}</option>`)}</select>`;
+  }
+
+  get #selected() {
+    return [...this.#rows].flatMap(([key, row]) => (row.isSelected ? [key] : []));
+  }
+
+  #selectAll() {
+    const count = this.#selected.length;
+    const select = (event) => {
+      for (const row of this.#rows.values()) row.isSelected = event.target.checked;
+      this.draw();
+    };
+    return html`
+      <label class="records-all">
+        <input type="checkbox" .checked=${live(count > 0 && count === this.#rows.size)} .indeterminate=${live(count > 0 && count < this.#rows.size)}
+          ?disabled=${this.#rows.size === 0} @change=${select}><span class="visually-hidden">${t('records.all')}</span>
+      </label>`;
+  }
+
+  #bulk() {
+    const keys = this.#selected;
+    if (!keys.length) return nothing;
+    const several = (name) => t(`${this.texts}.${name}`, { count: keys.length });
+    return askingButton({
+      label: several('verbSeveral'), question: several('sureSeveral'), yes: t(`${this.texts}.verb`), run: () => this.remove(keys),
+    });
+  }
+
+  /** @param {string} label @param {number} offset @param {boolean} isPossible */
+  #turn(label, offset, isPossible) {
+    const turn = async ({ currentTarget: pressed }) => {
+      await this.#turnTo(offset);
+      this.element.scrollIntoView({ block: 'start' });
+      const next = pressed.disabled ? pressed.parentElement.querySelector('button:enabled') : pressed;
+      next?.focus({ preventScroll: true });
+    };
+    return html`<button type="button" class="quiet" ?disabled=${!isPossible} @click=${turn}>${label}</button>`;
   }
 }

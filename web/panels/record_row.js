@@ -1,104 +1,45 @@
-/** An entry in a list: a box to select it, its content, and its buttons; or the form in which it is edited. */
+/** An entry in a list: its state, and what the template of its content needs of it. */
+import { html } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
-import { button, element } from '../common/dom.js';
 import { askingButton } from '../common/confirmation.js';
 import { editForm } from '../common/edit_form.js';
 
 export class Row {
-  element = element('li', 'record');
-  isEdited = false;
-  #options;
-  #key;
+  item = /** @type {any} */ (null);
+  isSelected = false;
+  form = /** @type {HTMLFormElement|null} */ (null); // in which it is edited
   #list;
-  #item = /** @type {any} */ (null);
-  #shown = ''; // the shown item, as JSON
-  #box = /** @type {HTMLInputElement|null} */ (null);
-  #body = element('div', 'record-body');
+  #key;
 
-  /** `options` are those of RecordList. */
-  constructor(options, key, { list, onSelect }) {
-    this.#options = options;
-    this.#key = key;
+  /** @param {import('./record_list.js').RecordList} list @param {string} key */
+  constructor(list, key) {
     this.#list = list;
-    if (options.selectable) {
-      const box = element('input', 'record-box');
-      box.type = 'checkbox';
-      box.setAttribute('aria-label', t(`${options.texts}.select`));
-      box.addEventListener('change', onSelect);
-      this.element.append(box);
-      this.#box = box;
-    }
-    this.element.append(this.#body);
-  }
-
-  get selected() {
-    return this.#box?.checked ?? false;
-  }
-
-  set selected(selected) {
-    if (this.#box) this.#box.checked = selected;
-  }
-
-  focus() {
-    this.element.querySelector('button')?.focus();
-  }
-
-  update(item) {
-    this.#item = item;
-    if (!this.isEdited && JSON.stringify(item) !== this.#shown) this.#show();
+    this.#key = key;
   }
 
   /**
-   * Turn into a form. @param {HTMLElement[]} fields @param {() => Promise<void>} save its rejection is shown in the form
-   * @param {object} [controls] see editForm
+   * Turn into a form. @param {unknown} fields a template @param {(typed: Record<string, string>) => unknown} save gets what was
+   * typed, by the names of the controls; its rejection is shown in the form
    */
-  edit(fields, save, controls = {}) {
-    this.isEdited = true;
+  edit(fields, save) {
     const close = async () => {
-      this.isEdited = false;
-      this.#show();
-      this.focus();
+      this.form = null;
+      this.#list.draw();
+      this.#list.focus(this.#key);
       await this.#list.refresh();
     };
-    this.#body.replaceChildren(editForm({ fields, save, close, controls }));
-    /** @type {HTMLElement|null} */ (this.#body.querySelector('input, textarea, select'))?.focus();
+    this.form = editForm({ fields, save, close });
+    this.#list.draw();
+    /** @type {HTMLElement|null} */ (this.form.querySelector('input, textarea, select'))?.focus();
   }
 
-  /** Adds a button to the row. */
-  action(label, run) {
-    return button(label, 'quiet', run);
-  }
-
-  /** Adds a button that deletes the entry, after asking once. */
-  deleteAction(question = t(`${this.#options.texts}.sure`), label = t(`${this.#options.texts}.verb`)) {
-    return askingButton(label, () => question, label, () => this.#list.remove([this.#key]));
-  }
-
-  #show() {
-    const focused = this.#body.contains(document.activeElement) ? document.activeElement?.textContent : null;
-    this.#shown = JSON.stringify(this.#item);
-    this.#body.replaceChildren(...this.#options.render(this.#item, this));
-    if (focused == null) return;
-    const buttons = [...this.#body.querySelectorAll('button')];
-    (buttons.find((one) => one.textContent === focused) ?? buttons[0])?.focus();
+  /** A button that deletes the entry, after asking once. */
+  deleteAction(question = t(`${this.#list.texts}.sure`), label = t(`${this.#list.texts}.verb`)) {
+    return askingButton({ label, question, yes: label, run: () => this.#list.remove([this.#key]) });
   }
 }
 
-/** A line of small facts; null is left out. @param {...(string|Node|null)} facts */
+/** A line of small facts; null is left out. @param {...unknown} facts strings and templates */
 export function facts(...facts) {
-  const line = element('p', 'record-facts');
-  for (const fact of facts) {
-    if (fact === null || fact === '') continue;
-    const part = element('span');
-    part.append(fact);
-    line.append(part);
-  }
-  return line;
-}
-
-/** The row's buttons. */
-export function actions(...buttons) {
-  const line = element('div', 'record-actions');
-  line.append(...buttons);
-  return line;
+  return html`<p class="record-facts">${facts.filter((fact) => fact !== null && fact !== '').map((fact) => html`<span>${fact}</span>`)}</p>`;
 }

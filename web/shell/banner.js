@@ -1,3 +1,6 @@
+import { render } from '../vendor/lit-html/lit-html.js';
+import { button } from '../common/dom.js';
+
 /** One problem at a time: a sentence that says what to do, buttons that do it, and the details folded away. */
 export class Banner {
   #root;
@@ -28,17 +31,10 @@ export class Banner {
     this.#details.hidden = !details;
     this.#details.open = false;
     this.#trace.textContent = details ?? '';
-    this.#actions.replaceChildren(...actions.map(({ label, run }, index) => {
-      const button = document.createElement('button');
-      button.type = 'button';
-      button.className = index === 0 ? 'primary' : 'quiet';
-      button.textContent = label;
-      button.addEventListener('click', () => {
-        this.hide();
-        run();
-      });
-      return button;
-    }));
+    render(actions.map(({ label, run }, index) => button(label, index === 0 ? 'primary' : 'quiet', () => {
+      this.hide();
+      run();
+    })), this.#actions);
     this.#root.hidden = false;
   }
 

@@ -1,6 +1,7 @@
 /** The menu of one chat of the side bar: opened by its button or a right click, worked by keys. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { icon } from '../common/icon.js';
-import { button, element } from '../common/dom.js';
+import { element } from '../common/dom.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 export class ChatMenu {
@@ -26,7 +27,7 @@ export class ChatMenu {
   open(opener, label, entries) {
     this.#opener = opener;
     this.element.setAttribute('aria-label', label);
-    this.element.replaceChildren(...entries.map((entry) => this.#entry(entry)));
+    render(entries.map((entry) => this.#entry(entry)), this.element);
     this.element.showPopover();
     opener.setAttribute('aria-expanded', 'true');
     const at = opener.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = this.element;
@@ -40,14 +41,12 @@ export class ChatMenu {
 
   /** @param {{icon: string, label: string, danger?: boolean, run: () => unknown}} entry */
   #entry({ icon: name, label, danger, run }) {
-    const made = button('', danger ? 'chat-menu-item danger-item' : 'chat-menu-item', () => {
+    const choose = () => {
       this.element.hidePopover();
       run();
-    });
-    made.setAttribute('role', 'menuitem');
-    made.tabIndex = -1;
-    made.append(icon(name), element('span', '', label));
-    return made;
+    };
+    return html`<button type="button" class=${danger ? 'chat-menu-item danger-item' : 'chat-menu-item'} role="menuitem" tabindex="-1" @click=${choose}>${
+      icon(name)}<span>${label}</span></button>`;
   }
 
   get #items() {

@@ -3,7 +3,7 @@ import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { live } from '../vendor/lit-html/directives/live.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { isBlank, visible } from '../common/cut.js';
-import { iconAddress } from '../common/icon.js';
+import { icon } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 import { ownKeys } from '../shell/keyboard.js';
 
@@ -28,11 +28,6 @@ export function listOf(chats, state) {
   return html`<ul>${repeat(chats, ({ id }) => id, (chat) => rowOf(chat, state))}</ul>`;
 }
 
-/** @param {string} name as of `icon` */
-export function iconOf(name) {
-  return html`<svg class="icon" aria-hidden="true"><use href=${iconAddress(name)}></use></svg>`;
-}
-
 /** @param {Chat} chat */
 export function nameOf({ title }) {
   return isBlank(title) ? t('sidebar.untitled') : visible(title);
@@ -54,7 +49,7 @@ function rowOf(chat, state) {
         aria-current=${state.current === chat.id ? 'page' : nothing}>
         <span class="chat-name">${name}</span>${chat.snippet ? snippetOf(chat.snippet) : nothing}</a>
       <button class="chat-more icon-only" type="button" tabindex=${key} aria-haspopup="menu" aria-expanded="false"
-        aria-label=${t('sidebar.menuOf', { title: name })} @click=${openMenu}>${iconOf('ellipsis')}</button>
+        aria-label=${t('sidebar.menuOf', { title: name })} @click=${openMenu}>${icon('ellipsis')}</button>
     </li>`;
 }
 

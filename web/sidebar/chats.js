@@ -3,7 +3,8 @@ import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { describe, fromError } from '../shell/problems.js';
 import { saveFile } from '../common/file_download.js';
-import { groupOf, iconOf, listOf, nameOf } from './chat_rows.js';
+import { groupOf, listOf, nameOf } from './chat_rows.js';
+import { icon } from '../common/icon.js';
 import { ChatMenu } from './chat_menu.js';
 import { ChatSearch } from './chat_search.js';
 import { grouped } from './groups.js';
@@ -103,7 +104,7 @@ export class Chats {
     const isSearch = this.#search.text !== '';
     render(html`
       <div class="chats-search">
-        ${iconOf('search')}
+        ${icon('search')}
         <input type="search" autocomplete="off" spellcheck="false" aria-label=${t('sidebar.search')}
           placeholder=${t('sidebar.search')} aria-keyshortcuts="Control+K" @focus=${() => this.#search.prepare()}
           @input=${(event) => this.#search.look(event.target.value)}>
@@ -133,7 +134,7 @@ export class Chats {
         <section class="chat-group">
           <h2><button type="button" class="chats-archive" aria-expanded=${String(this.#isArchiveOpen)}
             @click=${() => { this.#isArchiveOpen = !this.#isArchiveOpen; this.#draw(); }}>
-            ${iconOf('archive')}<span>${t('sidebar.archived', { count: archived.length })}</span>${iconOf('chevron-down')}</button></h2>
+            ${icon('archive')}<span>${t('sidebar.archived', { count: archived.length })}</span>${icon('chevron-down')}</button></h2>
           ${this.#isArchiveOpen ? listOf(archived.slice(0, Math.max(left, MORE)), state) : nothing}
         </section>` : nothing}`;
   }

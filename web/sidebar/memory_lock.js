@@ -2,10 +2,10 @@
  * The lock of an encrypted memory: its field in the side bar, and the handling of a message that is sent while it is locked.
  */
 import { t } from '../i18n/i18n.js';
-import { iconOf } from './chat_rows.js';
+import { icon } from '../common/icon.js';
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { isNoted } from '../memory/lock_note.js';
-import { passphraseInput } from '../common/edit_form.js';
+import { labelled, passphraseInput } from '../common/edit_form.js';
 import { SectionForm } from '../common/section_form.js';
 
 export const NAME = 'sonata-memory'; // as in py_core/store/indexeddb.py
@@ -19,8 +19,7 @@ export class MemoryLock {
   #isLocked = false;
   #isAsking = false; // in the banner
   #goesWithout = false; // messages are answered without the memory
-  #field = passphraseInput('current-password');
-  #form = new SectionForm(t('panel.unlock'), () => this.#unlock(), 'primary');
+  #form = new SectionForm(t('panel.unlock'), ({ passphrase }) => this.#unlock(passphrase), 'primary');
 
   /**
    * @param {HTMLElement} root in the side bar
@@ -32,10 +31,8 @@ export class MemoryLock {
     this.#root = root;
     this.#parts = parts;
     this.#onFree = onFree;
-    const head = document.createElement('div');
-    render(html`<h2>${iconOf('lock')}${t('lock.title')}</h2><p>${t('lock.about')}</p>`, head);
-    this.#form.addField(t('stored.passphrase'), this.#field);
-    root.append(head, this.#form.element);
+    this.#form.show(labelled(t('stored.passphrase'), passphraseInput('current-password')));
+    render(html`<div><h2>${icon('lock')}${t('lock.title')}</h2><p>${t('lock.about')}</p></div>${this.#form.element}`, root);
   }
 
   /**
@@ -102,10 +99,15 @@ export class MemoryLock {
     this.#onFree();
   }
 
-  async #unlock() {
+  get #field() {
+    return this.#form.input('passphrase');
+  }
+
+  /** @param {string} passphrase */
+  async #unlock(passphrase) {
     const memory = this.#memory;
     await memory?.opened(); // the field exists before the engine does
-    await memory?.unlock({ passphrase: this.#field.value });
+    await memory?.unlock({ passphrase });
     return '';
   }
 }

@@ -1,4 +1,5 @@
 /** Reports a deletion, for as long as it can be undone. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { button, element } from '../common/dom.js';
 
@@ -20,11 +21,12 @@ export class Removal {
   say(sentence, { undo, end }) {
     this.#close();
     this.#end = end;
-    this.element.replaceChildren(element('span', '', sentence), button(t('sidebar.undo'), 'link', () => {
+    const takeBack = () => {
       this.#end = null;
       this.#close();
       undo();
-    }));
+    };
+    render(html`<span>${sentence}</span>${button(t('sidebar.undo'), 'link', takeBack)}`, this.element);
     this.element.hidden = false;
     this.#wait();
   }

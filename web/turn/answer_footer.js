@@ -2,12 +2,14 @@
  * Shown below an answer: how it ended, if that was unusual, with a way to continue; and a row of actions: other answers, copy,
  * try again, good, bad, a better one, and a menu.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { button, element } from '../common/dom.js';
+import { iconButton } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 import { answerMenu } from './answer_menu.js';
 import { Feedback } from './feedback.js';
-import { copyWithIcon } from '../markdown/clipboard.js';
-import { iconButton, showVariants } from './variant_switch.js';
+import { copyButton } from '../markdown/clipboard.js';
+import { variantSwitch } from './variant_switch.js';
 
 /** For each ending of an answer: its text, and the action that is offered. */
 const ENDINGS = {
@@ -27,18 +29,14 @@ const NOTHING_SAID = { words: 'answers.nothingSaid', offers: ['again'] };
 export class AnswerFooter {
   element = element('footer', 'answer-footer');
   #answer;
-  #actions = element('div', 'answer-actions');
-  #ending = element('p', 'answer-ending');
-  #again;
+  #place = /** @type {import('./question_view.js').Place} */ ({ number: null, after: null, siblings: [] });
+  #ending = /** @type {{words: string|null, offers: string[], said: string}|null} */ (null); // null: the answer is not over
   #feedback = /** @type {Feedback|null} */ (null);
   #figures = /** @type {import('./answer_menu.js').Figures} */ ({});
 
   /** @param {Answer} answer */
   constructor(answer) {
     this.#answer = answer;
-    this.#again = iconButton('refresh-cw', t('answers.again'), () => answer.onAgain());
-    this.#ending.hidden = true;
-    this.element.append(this.#ending, this.#actions);
   }
 
   get feedback() {
@@ -52,29 +50,18 @@ export class AnswerFooter {
    */
   end({ reason, forgotten, figures }) {
     this.#figures = figures;
-    const { text, html, plain, onContinue } = this.#answer;
-    if (text()) {
-      const copy = iconButton('copy', t('answers.copyAnswer'), () => copyWithIcon(copy, text, html));
-      const menu = answerMenu({ markdown: text, plain, figures: () => this.#figures, onContinue });
-      this.#actions.append(copy, this.#again, menu);
-    } else {
-      this.#actions.append(this.#again);
-    }
-    const usual = text() ? { words: null, offers: [] } : NOTHING_SAID;
+    const usual = this.#answer.text() ? { words: null, offers: [] } : NOTHING_SAID;
     const { words, offers } = ENDINGS[reason] ?? usual;
     const said = [words ? t(words) : '', forgotten ? t('answers.forgotten') : ''].filter(Boolean).join(' ');
-    if (!said) return '';
-    this.#ending.hidden = false;
-    this.#ending.append(element('span', words ? 'ending' : 'forgotten', said));
-    // Only the last answer can be continued: actions.css hides the button of the others.
-    if (offers.includes('continue')) this.#ending.append(button(t('answers.continue'), 'link go-on', () => onContinue()?.()));
-    if (offers.includes('again')) this.#ending.append(button(t('answers.again'), 'link', () => this.#answer.onAgain()));
+    this.#ending = { words, offers, said };
+    this.#draw();
     return said;
   }
 
   /** The answer is stored, among these variants. @param {import('./question_view.js').Place} place */
   place(place) {
-    showVariants(this.#actions, place, (wanted) => this.#answer.onChoose(wanted), 'first');
+    if (place.siblings.length) this.#place = place;
+    this.#draw();
   }
 
   /**
@@ -83,7 +70,34 @@ export class AnswerFooter {
    */
   offerFeedback(...given) {
     this.#feedback = new Feedback(...given);
-    this.#again.after(this.#feedback.element);
+    this.#draw();
     return this.#feedback.below;
+  }
+
+  #draw() {
+    render(html`
+      <p class="answer-ending" ?hidden=${!this.#ending?.said}>${this.#sentence()}</p>
+      <div class="answer-actions">${variantSwitch(this.#place, this.#answer.onChoose)}${this.#actions()}</div>`, this.element);
+  }
+
+  #sentence() {
+    if (!this.#ending?.said) return nothing;
+    const { words, offers, said } = this.#ending;
+    // Only the last answer can be continued: actions.css hides the button of the others.
+    return html`
+      <span class=${words ? 'ending' : 'forgotten'}>${said}</span>
+      ${offers.includes('continue') ? button(t('answers.continue'), 'link go-on', () => this.#answer.onContinue()?.()) : nothing}
+      ${offers.includes('again') ? button(t('answers.again'), 'link', () => this.#answer.onAgain()) : nothing}`;
+  }
+
+  #actions() {
+    if (!this.#ending) return nothing;
+    const { text, html: asHtml, plain, onAgain, onContinue } = this.#answer;
+    const again = iconButton('refresh-cw', t('answers.again'), () => onAgain());
+    if (!text()) return again;
+    return [
+      copyButton(t('answers.copyAnswer'), text, asHtml), again, this.#feedback?.element ?? nothing,
+      answerMenu({ markdown: text, plain, figures: () => this.#figures, onContinue }),
+    ];
   }
 }

@@ -1,12 +1,11 @@
 /** The menu of an answer: further actions, and its figures. */
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { openCard } from '../common/card.js';
-import { element } from '../common/dom.js';
 import { formatDuration, formatRate } from '../common/format.js';
-import { icon } from '../common/icon.js';
+import { icon, iconButton } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 import { copyText } from '../markdown/clipboard.js';
 import { canReadAloud, isReadingAloud, readAloud, stopReading } from './speech.js';
-import { iconButton } from './variant_switch.js';
 
 /**
  * @typedef {{newTokens?: number, promptTokens?: number, decodeTokS?: number, prefillTokS?: number, firstMs?: number|null,
@@ -15,35 +14,32 @@ import { iconButton } from './variant_switch.js';
  */
 
 /**
+ * A button that opens the menu.
  * @param {{markdown: () => string, plain: () => string, figures: () => Figures, onContinue: () => (() => void)|null}} answer
  *   `onContinue`: the action that continues it, null if it cannot be continued
- * @returns {HTMLButtonElement}
  */
-export function answerMenu({ markdown, plain, figures, onContinue }) {
-  const opener = iconButton('ellipsis', t('answers.more'), () => {
-    const items = element('div', 'menu-items');
-    const item = (name, words, run, keepsOpen = false) => {
-      const made = element('button', 'menu-item');
-      made.type = 'button';
-      const label = element('span', '', words);
-      made.append(icon(name), label);
-      made.addEventListener('click', () => {
-        run(label);
-        if (!keepsOpen) close();
-      });
-      items.append(made);
-    };
-    const goOn = onContinue();
-    if (goOn) item('play', t('answers.continue'), goOn);
-    item('file-text', t('answers.copyMarkdown'), (label) => copyText(markdown, label, t('answers.copyMarkdown')), true);
-    if (isReadingAloud()) item('square', t('answers.stopReading'), stopReading);
-    else if (canReadAloud()) item('volume-2', t('answers.readAloud'), () => readAloud(plain()));
-    const rows = rowsOf(figures());
-    const content = rows ? [items, rows] : [items];
-    const close = openCard(opener, { label: t('answers.more'), className: 'answer-menu', content, focus: items.querySelector('button') ?? undefined });
-  });
-  opener.setAttribute('aria-haspopup', 'dialog');
-  return opener;
+export function answerMenu(answer) {
+  return iconButton('ellipsis', t('answers.more'), ({ currentTarget }) => open(currentTarget, answer), { opens: 'dialog' });
+}
+
+/** @param {HTMLElement} opener @param {Parameters<typeof answerMenu>[0]} answer */
+function open(opener, { markdown, plain, figures, onContinue }) {
+  const item = (name, words, run) => html`
+    <button class="menu-item" type="button" @click=${run}>${icon(name)}<span>${words}</span></button>`;
+  const closing = (run) => () => {
+    run();
+    close();
+  };
+  const copy = ({ currentTarget }) => copyText(markdown, currentTarget.querySelector('span'), t('answers.copyMarkdown'));
+  const goOn = onContinue();
+  const aloud = isReadingAloud() ? item('square', t('answers.stopReading'), closing(stopReading))
+    : canReadAloud() ? item('volume-2', t('answers.readAloud'), closing(() => readAloud(plain()))) : nothing;
+  const rows = rowsOf(figures());
+  const content = html`
+    <div class="menu-items">${goOn ? item('play', t('answers.continue'), closing(goOn)) : nothing}${
+      item('file-text', t('answers.copyMarkdown'), copy)}${aloud}</div>
+    ${rows.length ? html`<dl class="menu-figures">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>` : nothing}`;
+  const close = openCard(opener, { label: t('answers.more'), className: 'answer-menu', content, focus: 'button' });
 }
 
 /** @param {Figures} figures */
@@ -57,8 +53,5 @@ function rowsOf({ newTokens, promptTokens, decodeTokS, prefillTokS, firstMs, con
   if (promptTokens && newTokens && context) {
     rows.push([t('answers.context'), t('answers.usedOf', { used: promptTokens + newTokens, all: context })]);
   }
-  if (!rows.length) return null;
-  const list = element('dl', 'menu-figures');
-  for (const [name, value] of rows) list.append(element('dt', '', name), element('dd', '', value));
-  return list;
+  return rows;
 }

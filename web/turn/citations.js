@@ -1,4 +1,5 @@
 /** Shown below an answer: the passages of the attached files that the model read for it. A click opens a passage. */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { element } from '../common/dom.js';
 import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
@@ -15,41 +16,33 @@ let made = 0;
 export function citations({ passages, found }, files, onChange) {
   const root = element('section', 'citations');
   root.setAttribute('aria-label', t('files.citations'));
-  const card = element('div', 'citation-card');
-  card.id = `citation-${made += 1}`;
-  card.hidden = true;
-  const list = element('ol', 'citation-list');
-  let shown = /** @type {HTMLButtonElement|null} */ (null);
-  passages.forEach((passage, at) => {
-    const chip = document.createElement('button');
-    chip.type = 'button';
-    chip.className = 'citation';
-    const place = placeWords(passage.place);
-    chip.append(element('span', 'citation-number', `${at + 1}`), element('span', 'citation-name', passage.name));
-    if (place) chip.append(element('span', 'citation-place', place));
-    chip.setAttribute('aria-expanded', 'false');
-    chip.setAttribute('aria-controls', card.id);
-    chip.addEventListener('click', async () => {
-      shown?.setAttribute('aria-expanded', 'false');
-      const isSame = shown === chip;
-      shown = isSame ? null : chip;
-      card.hidden = isSame;
-      if (!isSame) {
-        chip.setAttribute('aria-expanded', 'true');
-        const text = element('blockquote', 'citation-text', passage.text || t('files.opening'));
-        text.tabIndex = 0; // it may scroll
-        text.dir = 'auto';
-        card.replaceChildren(element('h3', 'citation-title', place ? `${passage.name}, ${place}` : passage.name), text);
-        if (!passage.text) text.textContent = await files.text({ id: passage.file }).catch((error) => describe(fromError(error)).message);
-      }
-      onChange();
-    });
-    const item = document.createElement('li');
-    item.append(chip);
-    list.append(item);
-  });
-  if (passages.length) root.append(list);
-  if (found === 'words') root.append(element('p', 'citation-note', t(passages.length ? 'files.byWords' : 'files.nothingByWords')));
-  root.append(card);
+  const id = `citation-${made += 1}`;
+  let shown = -1; // the index of the open passage
+  let text = '';
+  const choose = async (at) => {
+    shown = shown === at ? -1 : at;
+    const passage = passages[at];
+    text = passage.text || t('files.opening');
+    draw();
+    if (shown === at && !passage.text) {
+      const found = await files.text({ id: passage.file }).catch((error) => describe(fromError(error)).message);
+      if (shown !== at) return;
+      text = found;
+      draw();
+    }
+    onChange();
+  };
+  const chip = ({ name, place }, at) => html`
+    <li><button type="button" class="citation" aria-expanded=${String(at === shown)} aria-controls=${id} @click=${() => choose(at)}>
+      <span class="citation-number">${at + 1}</span><span class="citation-name">${name}</span>
+      ${placeWords(place) ? html`<span class="citation-place">${placeWords(place)}</span>` : nothing}</button></li>`;
+  const card = ({ name, place }) => html`
+    <h3 class="citation-title">${[name, placeWords(place)].filter(Boolean).join(', ')}</h3>
+    <blockquote class="citation-text" tabindex="0" dir="auto">${text}</blockquote>`; // it may scroll
+  const draw = () => render(html`
+    ${passages.length ? html`<ol class="citation-list">${passages.map(chip)}</ol>` : nothing}
+    ${found === 'words' ? html`<p class="citation-note">${t(passages.length ? 'files.byWords' : 'files.nothingByWords')}</p>` : nothing}
+    <div class="citation-card" id=${id} ?hidden=${shown < 0}>${shown < 0 ? nothing : card(passages[shown])}</div>`, root);
+  draw();
   return root;
 }

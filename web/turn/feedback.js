@@ -2,11 +2,12 @@
  * The user's feedback on an answer: good, bad, or a better answer. Pressing the same button again takes it back. A better
  * answer is learned at once, and so is a good one if the user wants that; a note shows what changed.
  */
-import { button, element, ProblemLine } from '../common/dom.js';
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
+import { element, part, ProblemLine } from '../common/dom.js';
+import { icon, iconButton } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
-import { editForm, labelled } from '../common/edit_form.js';
+import { editForm, labelled, textArea } from '../common/edit_form.js';
 import { LearnedNote } from './learned_note.js';
-import { iconButton } from './variant_switch.js';
 
 export class Feedback {
   /** The buttons, for the footer of the answer. */
@@ -20,13 +21,8 @@ export class Feedback {
   #onAsk;
   #onChange;
   #opinion = /** @type {'good'|'bad'|null} */ (null);
-  #good = iconButton('thumbs-up', t('answers.good'), () => this.judge('good'));
-  #bad = iconButton('thumbs-down', t('answers.bad'), () => this.judge('bad'));
-  #remember = button(t('feedback.remember'), 'link', () => this.#rememberIt());
-  #better = iconButton('pencil', t('answers.better'), () => this.#toggleForm());
   #isTaught;
-  #said = element('p', 'feedback-outcome');
-  #outcome = element('span');
+  #outcome = '';
   #problem = new ProblemLine();
   #form = /** @type {HTMLFormElement|null} */ (null);
   #note = /** @type {LearnedNote|null} */ (null); // of the lesson that was taught here
@@ -48,21 +44,27 @@ export class Feedback {
     this.#onChange = onChange;
     this.element.setAttribute('role', 'group');
     this.element.setAttribute('aria-label', t('feedback.group'));
-    this.#better.classList.add('better');
-    this.#better.append(element('span', '', t('answers.better')));
-    this.#better.setAttribute('aria-expanded', 'false');
-    this.#outcome.setAttribute('role', 'status');
-    this.element.append(this.#good, this.#bad, this.#better);
-    this.#remember.title = t('feedback.rememberTitle');
-    this.#said.append(this.#outcome, this.#remember);
-    this.below.append(this.#problem.element, this.#said);
-    this.#showOpinion();
+    this.#draw();
+  }
+
+  #draw() {
+    const judging = (icon, opinion) => iconButton(icon, t(`answers.${opinion}`), () => this.judge(opinion), { isPressed: this.#opinion === opinion });
+    render(html`${judging('thumbs-up', 'good')}${judging('thumbs-down', 'bad')}<button class="action better" type="button"
+      title=${t('answers.better')} aria-label=${t('answers.better')} aria-expanded=${String(this.#form !== null)}
+      @click=${() => this.#toggleForm()}>${icon('pencil')}<span>${t('answers.better')}</span></button>`, this.element);
+    const canBeRemembered = this.#opinion === 'good' && !this.#isTaught && this.#note === null;
+    render(html`
+      ${this.#form ?? nothing}
+      ${this.#problem.element}
+      <p class="feedback-outcome"><span role="status">${this.#outcome}</span><button type="button" class="link" title=${t('feedback.rememberTitle')}
+        ?hidden=${!canBeRemembered} @click=${() => this.#rememberIt()}>${t('feedback.remember')}</button></p>
+      ${this.#note?.element ?? nothing}`, this.below);
   }
 
   /** Shows the feedback that was given earlier. @param {string} opinion */
   show(opinion) {
     if (opinion === 'good' || opinion === 'bad') this.#opinion = opinion;
-    this.#showOpinion();
+    this.#draw();
   }
 
   /** Give or take back the feedback. @param {'good'|'bad'} opinion @returns {Promise<boolean>} true if that worked */
@@ -72,8 +74,8 @@ export class Feedback {
       const given = { id: this.#request };
       const told = await (isBack ? this.#learning.takeBack(given) : this.#learning[opinion](given));
       this.#opinion = isBack ? null : opinion;
-      this.#outcome.textContent = t(`feedback.${isBack ? 'takenBack' : told?.off ? 'off' : opinion}`);
-      this.#forgetNote(); // a correction is taken back, too
+      this.#outcome = t(`feedback.${isBack ? 'takenBack' : told?.off ? 'off' : opinion}`);
+      this.#note = null; // a correction is taken back, too
     });
   }
 
@@ -82,17 +84,11 @@ export class Feedback {
     return opinion === this.#opinion || this.judge(opinion);
   }
 
-  #showOpinion() {
-    this.#good.setAttribute('aria-pressed', String(this.#opinion === 'good'));
-    this.#bad.setAttribute('aria-pressed', String(this.#opinion === 'bad'));
-    this.#remember.hidden = this.#opinion !== 'good' || this.#isTaught || this.#note !== null;
-  }
-
   /** Remember question and answer as they are. */
   async #rememberIt() {
     const isKept = await this.#try(async () => {
       const taught = await this.#learning.rememberAnswer({ id: this.#request, question: this.#question, answer: this.#answer });
-      this.#outcome.textContent = '';
+      this.#outcome = '';
       this.#showNote(taught, async () => {
         await this.#learning.takeBack({ id: this.#request });
         await this.#learning.good({ id: this.#request }); // that stays
@@ -101,33 +97,34 @@ export class Feedback {
     if (isKept) this.#note?.focus();
   }
 
+  get #better() {
+    return part(this.element, '.better', HTMLElement);
+  }
+
   /** Opens the form for a better answer; pressed again, closes it. */
   #toggleForm() {
     if (this.#form) return this.#closeForm(this.#better);
-    const question = textarea(this.#question);
-    const answer = textarea('');
-    answer.placeholder = t('feedback.short');
-    this.#outcome.textContent = '';
-    this.#forgetNote();
-    this.#form = editForm({
-      fields: [labelled(t('feedback.whenAsked'), question), labelled(t('feedback.youSay'), answer)],
+    this.#outcome = '';
+    this.#note = null;
+    const form = this.#form = editForm({
+      fields: [
+        labelled(t('feedback.whenAsked'), textArea('question', this.#question, { rows: 2 })),
+        labelled(t('feedback.youSay'), textArea('answer', '', { rows: 2, placeholder: t('feedback.short') })),
+      ],
       label: t('feedback.teach'),
-      controls: { question, answer },
-      save: () => this.#teach(question.value, answer.value),
+      save: ({ question, answer }) => this.#teach(question, answer),
       close: () => this.#closeForm(this.#note ?? this.#better),
     });
-    this.#form.classList.add('feedback-form');
-    this.#form.setAttribute('aria-label', t('feedback.form'));
-    this.#better.setAttribute('aria-expanded', 'true');
-    this.below.prepend(this.#form);
-    answer.focus();
+    form.classList.add('feedback-form');
+    form.setAttribute('aria-label', t('feedback.form'));
+    this.#draw();
+    part(form, '[name=answer]', HTMLElement).focus();
     this.#onChange();
   }
 
   #closeForm(focused) {
-    this.#form?.remove();
     this.#form = null;
-    this.#better.setAttribute('aria-expanded', 'false');
+    this.#draw();
     focused.focus({ preventScroll: true });
     this.#onChange();
   }
@@ -136,7 +133,6 @@ export class Feedback {
     const taught = await this.#learning.shouldHaveSaid({ id: this.#request, question, answer });
     this.#opinion = null;
     this.#showNote(taught, () => this.#learning.takeBack({ id: this.#request }), this.#answer);
-    this.#showOpinion();
   }
 
   /**
@@ -145,14 +141,8 @@ export class Feedback {
    * @param {string} [before] the earlier answer, if it was wrong
    */
   #showNote(taught, undo, before) {
-    this.#forgetNote();
     this.#note = new LearnedNote(taught, { before, undo, ask: this.#onAsk && (() => this.#onAsk?.(taught.lesson.question)) });
-    this.below.append(this.#note.element);
-  }
-
-  #forgetNote() {
-    this.#note?.element.remove();
-    this.#note = null;
+    this.#draw();
   }
 
   /** Runs one action at a time; a failure is shown, and the action can be tried again. */
@@ -168,13 +158,9 @@ export class Feedback {
       this.#problem.say(error);
     }
     this.element.inert = false;
-    this.#showOpinion();
+    this.#draw();
     if (this.element.contains(pressed)) pressed.focus({ preventScroll: true });
     this.#onChange();
     return isDone;
   }
-}
-
-function textarea(value) {
-  return Object.assign(element('textarea'), { value, rows: 2, required: true, dir: 'auto' });
 }

@@ -2,6 +2,7 @@
  * Lessons below an answer about them: forgotten ones, possible matches, or everything that was taught. Each can be forgotten,
  * and restored as long as the page is open.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { button, element, ProblemLine } from '../common/dom.js';
 
@@ -14,49 +15,55 @@ export function lessonCard({ kind, lessons, new: isNew }, learning, onChange) {
   const card = element('section', 'learned lesson-card');
   card.setAttribute('aria-label', t(kind === 'forgotten' ? 'lessonCard.forgotten' : 'lessonCard.taught'));
   const rows = lessons.map(({ id, question }) => new LessonRow(id, question, learning, isNew && kind === 'forgotten', onChange));
-  const list = element('ul', 'lesson-rows');
-  list.append(...rows.map((row) => row.element));
-  card.append(list);
-  if (rows.length > 1 && kind !== 'forgotten') {
-    const every = button(t('lessonCard.forgetAll'), 'quiet', async () => {
-      every.disabled = true;
-      for (const row of rows) await row.forget();
-      every.remove();
-    });
-    card.append(every);
-  }
+  const forgetAll = async ({ currentTarget: pressed }) => {
+    pressed.disabled = true;
+    for (const row of rows) await row.forget();
+    draw(false);
+  };
+  const draw = (canForgetAll) => render(html`
+    <ul class="lesson-rows">${rows.map((row) => row.element)}</ul>
+    ${canForgetAll ? button(t('lessonCard.forgetAll'), 'quiet', forgetAll) : nothing}`, card);
+  draw(rows.length > 1 && kind !== 'forgotten');
   return card;
 }
 
 class LessonRow {
   element = element('li', 'lesson-row');
   #id;
+  #question;
+  #lesson = /** @type {import('../protocol_calls.js').LessonView|null|undefined} */ (undefined); // null: it is forgotten
+  #canComeBack = false; // it was forgotten on this page
   /** @type {import('../learning/client.js').Learning} */ #learning;
   #onChange;
-  #answer = element('span', 'lesson-row-answer');
-  #action = element('span');
   #problem = new ProblemLine();
 
   /** @param {string} id @param {string} question @param {import('../learning/client.js').Learning} learning */
   constructor(id, question, learning, isForgotten, onChange) {
     this.#id = id;
+    this.#question = question;
     this.#onChange = onChange;
     this.#learning = learning;
-    const asked = Object.assign(element('span', 'lesson-row-question', question), { dir: 'auto' });
-    this.#answer.dir = 'auto';
-    this.#answer.setAttribute('role', 'status');
-    this.element.append(asked, this.#answer, this.#action, this.#problem.element);
+    this.#draw();
     this.#show(isForgotten);
   }
 
-  /** @param {boolean} canComeBack true if it was forgotten on this page */
-  async #show(canComeBack = false) {
-    const lesson = await this.#learning.lesson({ id: this.#id }).catch(() => null);
-    this.element.classList.toggle('forgotten', !lesson);
-    this.#answer.textContent = lesson ? lesson.answer : t('lessonCard.gone');
+  #draw() {
+    const lesson = this.#lesson, isForgotten = lesson === null;
     const action = lesson ? button(t('lessonCard.forget'), 'quiet', () => this.forget())
-      : canComeBack ? button(t('lessonCard.undo'), 'quiet', () => this.#undo()) : null;
-    this.#action.replaceChildren(...(action ? [action] : []));
+      : isForgotten && this.#canComeBack ? button(t('lessonCard.undo'), 'quiet', () => this.#undo()) : nothing;
+    this.element.classList.toggle('forgotten', isForgotten);
+    render(html`
+      <span class="lesson-row-question" dir="auto">${this.#question}</span>
+      <span class="lesson-row-answer" dir="auto" role="status">${isForgotten ? t('lessonCard.gone') : lesson?.answer ?? ''}</span>
+      <span>${action}</span>
+      ${this.#problem.element}`, this.element);
+  }
+
+  /** @param {boolean} canComeBack */
+  async #show(canComeBack) {
+    this.#lesson = await this.#learning.lesson({ id: this.#id }).catch(() => null);
+    this.#canComeBack = canComeBack;
+    this.#draw();
     this.#onChange();
   }
 
@@ -69,16 +76,16 @@ class LessonRow {
   }
 
   async #try(act, canComeBack) {
-    if (this.element.classList.contains('forgotten') === canComeBack) return; // forgotten already
+    if ((this.#lesson === null) === canComeBack) return; // forgotten already
     this.#problem.say(null);
-    const hadFocus = this.#action.contains(document.activeElement);
+    const hadFocus = this.element.contains(document.activeElement);
     try {
       await act();
     } catch (error) {
       this.#problem.say(error);
     }
     await this.#show(canComeBack);
-    if (hadFocus) this.#action.querySelector('button')?.focus({ preventScroll: true });
+    if (hadFocus) this.element.querySelector('button')?.focus({ preventScroll: true });
   }
 }
 
@@ -91,8 +98,6 @@ class LessonRow {
 export function offerLine({ lessons }, { remember, showLearned, dismiss }) {
   const line = element('div', 'lesson-offer');
   const problem = new ProblemLine();
-  const said = element('span', '', t('lessonCard.offer', { facts: lessons.map(({ answer }) => t('lessonCard.quoted', { fact: answer })).join(' ') }));
-  said.dir = 'auto';
   const act = (work) => async () => {
     problem.say(null);
     line.inert = true;
@@ -104,14 +109,17 @@ export function offerLine({ lessons }, { remember, showLearned, dismiss }) {
     }
     line.inert = false;
   };
-  const yes = button(t('lessonCard.remember'), 'quiet', act(async () => {
+  const yes = act(async () => {
     while (lessons.length) { // a failed attempt to remember can be tried again
       const [{ question, answer }] = lessons;
       showLearned(await remember(question, answer));
       lessons.shift();
     }
-  }));
-  const no = button(t('lessonCard.dismiss'), 'quiet', act(dismiss));
-  line.append(said, yes, no, problem.element);
+  });
+  const facts = lessons.map(({ answer }) => t('lessonCard.quoted', { fact: answer })).join(' ');
+  render(html`
+    <span dir="auto">${t('lessonCard.offer', { facts })}</span>
+    ${button(t('lessonCard.remember'), 'quiet', yes)}${button(t('lessonCard.dismiss'), 'quiet', act(dismiss))}
+    ${problem.element}`, line);
   return line;
 }

@@ -3,10 +3,11 @@
  * the lesson, which can be forgotten there. If Sonata was not sure, the model read a few lessons and gave the answer of this
  * one; the chip then says so, and lists them.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { wholeEnd } from '../common/cut.js';
 import { t } from '../i18n/i18n.js';
 import { floatPanel } from '../common/card.js';
-import { button, element, ProblemLine } from '../common/dom.js';
+import { button, element, part, ProblemLine } from '../common/dom.js';
 import { formatShare } from '../common/format.js';
 
 const LONGEST_QUESTION = 80; // characters of the lesson that the chip shows
@@ -16,10 +17,9 @@ export class LessonChip {
   #lesson;
   /** @type {import('../learning/client.js').Learning} */ #learning;
   #onWrong;
-  #details = element('details', 'lesson-details');
-  #chip = element('summary', 'lesson-chip');
-  #panel = element('div', 'lesson-panel');
-  #outcome = element('p', 'lesson-outcome');
+  #known = /** @type {import('../protocol_calls.js').LessonView|null|undefined} */ (undefined); // undefined: not asked yet; null: it is gone
+  #isForgotten = false; // here
+  #outcome = /** @type {unknown} */ (''); // a sentence or a template
   #problem = new ProblemLine();
 
   /**
@@ -31,13 +31,23 @@ export class LessonChip {
     this.#lesson = lesson;
     this.#learning = learning;
     this.#onWrong = onWrong;
-    this.#outcome.setAttribute('role', 'status');
-    this.#chip.textContent = this.#title;
-    this.#chip.title = t('taught.tooltip');
-    this.#details.append(this.#chip, this.#panel);
-    this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
-    floatPanel(this.#details, this.#panel);
-    this.element.append(this.#details, this.#outcome, this.#problem.element);
+    this.#draw();
+    floatPanel(this.#details, part(this.element, '.lesson-panel', HTMLElement));
+  }
+
+  get #details() {
+    return part(this.element, 'details', HTMLDetailsElement);
+  }
+
+  #draw() {
+    const said = this.#isForgotten ? t('taught.forgotten') : formatShare(this.#lesson.confidence);
+    render(html`
+      <details class="lesson-details" @toggle=${(event) => event.target.open && this.#explain()}>
+        <summary class="lesson-chip" title=${t('taught.tooltip')}>${`${this.#words} · ${said}`}</summary>
+        <div class="lesson-panel">${this.#known === undefined ? nothing : this.#explanation(this.#known)}</div>
+      </details>
+      <p class="lesson-outcome" role="status">${this.#outcome}</p>
+      ${this.#problem.element}`, this.element);
   }
 
   get #words() {
@@ -46,50 +56,50 @@ export class LessonChip {
     return read?.length ? t('taught.read', { question: short }) : t('taught.youTaught');
   }
 
-  get #title() {
-    return `${this.#words} · ${formatShare(this.#lesson.confidence)}`;
-  }
-
   async #explain() {
-    const { id, question, confidence } = this.#lesson;
     this.#problem.say(null);
-    let lesson = /** @type {import('../protocol_calls.js').LessonView|null} */ (null);
     try {
-      lesson = await this.#learning.lesson({ id });
+      this.#known = await this.#learning.lesson({ id: this.#lesson.id });
     } catch (error) {
+      this.#known = null;
       this.#problem.say(error);
     }
-    const said = element('dl', 'learned-said');
-    for (const [name, text] of [[t('taught.ask'), lesson?.question ?? question], [t('taught.says'), lesson?.answer]]) {
-      if (text) said.append(element('dt', '', name), Object.assign(element('dd', '', text), { dir: 'auto' }));
-    }
-    const { read } = this.#lesson;
-    const sure = read?.length ? notSure(read, confidence) : t('taught.likely', { share: formatShare(confidence) });
-    const actions = element('div', 'lesson-actions');
-    if (lesson) actions.append(button(t('taught.forget'), 'quiet', () => this.#forget()), button(t('taught.wrong'), 'quiet', () => this.#wrong()));
-    else actions.append(element('p', 'lesson-lead', t('taught.gone')));
-    this.#panel.replaceChildren(element('h3', '', t('taught.title')), said, element('p', 'lesson-lead', sure), actions);
+    this.#draw();
   }
 
-  async #forget() {
-    await this.#try(async () => {
+  /** @param {import('../protocol_calls.js').LessonView|null} lesson */
+  #explanation(lesson) {
+    const { question, confidence, read } = this.#lesson;
+    const entry = (name, text) => (text ? html`<dt>${name}</dt><dd dir="auto">${text}</dd>` : nothing);
+    return html`
+      <h3>${t('taught.title')}</h3>
+      <dl class="learned-said">${entry(t('taught.ask'), lesson?.question ?? question)}${entry(t('taught.says'), lesson?.answer)}</dl>
+      <p class="lesson-lead">${read?.length ? notSure(read, confidence) : t('taught.likely', { share: formatShare(confidence) })}</p>
+      <div class="lesson-actions">
+        ${lesson ? [button(t('taught.forget'), 'quiet', () => this.#forget()), button(t('taught.wrong'), 'quiet', () => this.#wrong())]
+          : html`<p class="lesson-lead">${t('taught.gone')}</p>`}
+      </div>`;
+  }
+
+  #forget() {
+    return this.#try(async () => {
       await this.#learning.forget({ ids: [this.#lesson.id] });
-      this.#chip.textContent = `${this.#words} · ${t('taught.forgotten')}`;
-      this.#outcome.replaceChildren(button(t('taught.undo'), 'link', () => this.#undo()));
+      this.#isForgotten = true;
+      this.#outcome = button(t('taught.undo'), 'link', () => this.#undo());
     });
   }
 
-  async #undo() {
-    await this.#try(async () => {
+  #undo() {
+    return this.#try(async () => {
       const replaced = await this.#learning.restore({ ids: [this.#lesson.id] });
-      this.#chip.textContent = this.#title;
-      this.#outcome.replaceChildren(t(replaced ? 'taught.history' : 'taught.remembered'));
+      this.#isForgotten = false;
+      this.#outcome = t(replaced ? 'taught.history' : 'taught.remembered');
     });
   }
 
-  async #wrong() {
-    await this.#try(async () => {
-      if (await this.#onWrong()) this.#outcome.replaceChildren(t('taught.noted'));
+  #wrong() {
+    return this.#try(async () => {
+      if (await this.#onWrong()) this.#outcome = t('taught.noted');
     });
   }
 
@@ -104,7 +114,8 @@ export class LessonChip {
       this.#problem.say(error);
     }
     this.element.inert = false;
-    this.#chip.focus({ preventScroll: true });
+    this.#draw();
+    part(this.element, 'summary', HTMLElement).focus({ preventScroll: true });
   }
 }
 

@@ -1,8 +1,10 @@
 /** A message of the user: its text, and below it the actions: copy, edit, and other versions. */
-import { element } from '../common/dom.js';
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
+import { button, element, part } from '../common/dom.js';
+import { iconButton } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
-import { copyWithIcon } from '../markdown/clipboard.js';
-import { iconButton, showVariants } from './variant_switch.js';
+import { copyButton } from '../markdown/clipboard.js';
+import { variantSwitch } from './variant_switch.js';
 import { ownKeys } from '../shell/keyboard.js';
 
 /** @typedef {{number: number|null, after: number|null, siblings: number[]}} Place of a turn among the stored ones */
@@ -10,10 +12,8 @@ import { ownKeys } from '../shell/keyboard.js';
 export class QuestionView {
   element = element('article', 'message question');
   #text;
-  #body = element('p', 'body');
-  #actions = element('div', 'question-actions');
-  #edit;
-  #form = /** @type {HTMLFormElement|null} */ (null);
+  #place = /** @type {Place} */ ({ number: null, after: null, siblings: [] });
+  #isEdited = false;
   #onEdit;
   #onChoose;
 
@@ -26,12 +26,7 @@ export class QuestionView {
     this.#text = text;
     this.#onEdit = onEdit;
     this.#onChoose = onChoose;
-    this.#body.textContent = text;
-    this.#body.dir = 'auto'; // Arabic or Hebrew reads from the right
-    this.#edit = iconButton('pencil', t('answers.edit'), () => this.edit());
-    const copy = iconButton('copy', t('answers.copyMessage'), () => copyWithIcon(copy, () => text));
-    this.#actions.append(copy);
-    this.element.append(element('h2', 'visually-hidden', t('answers.you')), this.#body, this.#actions);
+    this.#draw();
   }
 
   get text() {
@@ -43,54 +38,67 @@ export class QuestionView {
    * @param {Place} place
    */
   place(place) {
-    if (place.number !== null && place.siblings.length && !this.#edit.isConnected) this.#actions.append(this.#edit);
-    showVariants(this.#actions, place, this.#onChoose, 'last');
+    if (!place.siblings.length) return;
+    this.#place = place;
+    this.#draw();
   }
 
   get canBeEdited() {
-    return this.#edit.isConnected;
+    return this.#place.number !== null;
   }
 
   /** Edit the text in place. */
   edit() {
-    if (this.#form) return;
-    const box = Object.assign(element('textarea'), { value: this.#text, dir: 'auto', rows: 1 });
-    box.setAttribute('aria-label', t('answers.edit'));
-    const send = element('button', 'primary', t('answers.send'));
-    const cancel = element('button', 'quiet', t('answers.cancel'));
-    cancel.type = 'button';
-    const buttons = element('div', 'edit-actions');
-    buttons.append(cancel, send);
-    const form = (this.#form = element('form', 'question-form'));
-    form.append(box, buttons);
-    form.addEventListener('submit', (event) => {
-      event.preventDefault();
-      const text = box.value.trim();
-      if (text) this.#onEdit(text);
-    });
-    cancel.addEventListener('click', () => this.#close());
-    form.addEventListener('keydown', ownKeys((event) => {
-      if (event.key === 'Escape') {
-        event.preventDefault();
-        event.stopPropagation();
-        this.#close();
-      } else if (event.key === 'Enter' && event.target === box && !event.shiftKey) {
-        event.preventDefault();
-        form.requestSubmit();
-      }
-    }));
-    this.#body.hidden = this.#actions.hidden = true;
-    this.element.classList.add('edited');
-    this.element.append(form);
+    if (this.#isEdited) return;
+    this.#isEdited = true;
+    this.#draw();
+    const box = part(this.element, 'textarea', HTMLTextAreaElement);
     box.focus();
     box.setSelectionRange(box.value.length, box.value.length);
   }
 
   #close() {
-    this.#form?.remove();
-    this.#form = null;
-    this.#body.hidden = this.#actions.hidden = false;
-    this.element.classList.remove('edited');
-    this.#edit.focus();
+    this.#isEdited = false;
+    this.#draw();
+    part(this.element, '.edit', HTMLElement).focus();
+  }
+
+  #draw() {
+    const text = this.#text;
+    this.element.classList.toggle('edited', this.#isEdited);
+    render(html`
+      <h2 class="visually-hidden">${t('answers.you')}</h2>
+      <p class="body" dir="auto" ?hidden=${this.#isEdited}>${text}</p>
+      <div class="question-actions" ?hidden=${this.#isEdited}>
+        ${copyButton(t('answers.copyMessage'), () => text)}
+        ${this.canBeEdited ? iconButton('pencil', t('answers.edit'), () => this.edit(), { look: 'edit' }) : nothing}
+        ${variantSwitch(this.#place, this.#onChoose)}
+      </div>
+      ${this.#isEdited ? this.#form() : nothing}`, this.element);
+  }
+
+  #form() {
+    const send = (event) => {
+      event.preventDefault();
+      const text = event.target.querySelector('textarea').value.trim();
+      if (text) this.#onEdit(text);
+    };
+    const onKey = ownKeys((/** @type {any} */ event) => {
+      if (event.key === 'Escape') {
+        event.preventDefault();
+        event.stopPropagation();
+        this.#close();
+      } else if (event.key === 'Enter' && event.target.localName === 'textarea' && !event.shiftKey) {
+        event.preventDefault();
+        event.currentTarget.requestSubmit();
+      }
+    });
+    return html`
+      <form class="question-form" @submit=${send} @keydown=${onKey}>
+        <textarea dir="auto" rows="1" aria-label=${t('answers.edit')} .value=${this.#text}></textarea>
+        <div class="edit-actions">
+          ${button(t('answers.cancel'), 'quiet', () => this.#close())}<button class="primary">${t('answers.send')}</button>
+        </div>
+      </form>`;
   }
 }

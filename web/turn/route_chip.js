@@ -2,8 +2,9 @@
  * The chip of an answer that names its agent. Opened, a card says why it was chosen, and which agents were close. One click
  * sends similar messages to another agent from then on; a second one has that agent answer this message, too.
  */
+import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { floatPanel } from '../common/card.js';
-import { button, element, ProblemLine } from '../common/dom.js';
+import { button, element, part, ProblemLine } from '../common/dom.js';
 import { formatMeasured, formatShare } from '../common/format.js';
 import { PLAIN } from '../memory/client.js';
 import { said } from '../i18n/engine_texts.js';
@@ -22,10 +23,8 @@ export class RouteChip {
   #titles = new Map(); // agent's id -> its title; filled when the chip is opened
   #correction = /** @type {{pattern: string, agent: string}|null} */ (null); // {pattern, agent} that a click taught
   #earlier; // the user's earlier feedback on exactly these words, if any
-  #chip = element('summary', 'route-chip');
-  #details = element('details', 'route-details');
-  #panel = element('div', 'route-panel');
-  #outcome = element('p', 'route-outcome');
+  #agents = /** @type {{id: string, title: string}[]|null} */ (null); // null: the chip was not opened yet
+  #outcome = /** @type {unknown} */ (''); // a sentence or a template
   #problem = new ProblemLine();
   #onAgain;
 
@@ -40,56 +39,61 @@ export class RouteChip {
     this.#memory = memory;
     this.#earlier = route.neighbours.find(({ source, text }) => source === 'user' && text === route.text);
     this.#titles.set(route.agent, this.#route.title);
-    this.#outcome.setAttribute('role', 'status');
-    this.#details.append(this.#chip, this.#panel);
-    this.#details.addEventListener('toggle', () => this.#details.open && this.#explain());
-    floatPanel(this.#details, this.#panel);
-    this.element.append(this.#details, this.#outcome, this.#problem.element);
-    this.#name();
+    this.#draw();
+    floatPanel(this.#details, part(this.element, '.route-panel', HTMLElement));
   }
 
-  /** Set the chip's own text. */
-  #name() {
+  get #details() {
+    return part(this.element, 'details', HTMLDetailsElement);
+  }
+
+  #draw() {
     const { agent, title, reason } = this.#route;
     const sent = this.#correction ? t('routing.willGo', { agent: this.#title(this.#correction.agent) }) : '';
     const plain = agent === PLAIN && !sent;
     const how = { 'follow-up': t('routing.followUp'), chosen: t('routing.chosen'), chat: t('routing.ofChat') }[reason];
-    this.#chip.textContent = sent || (plain || !how ? title : `${title} · ${how}`);
-    this.#chip.title = t(UNROUTED.includes(reason) ? 'routing.tooltipChat' : 'routing.tooltip');
+    const isRouted = !UNROUTED.includes(reason);
     this.element.dataset.kind = sent ? 'corrected' : plain ? 'plain' : 'agent';
+    render(html`
+      <details class="route-details" @toggle=${(event) => event.target.open && this.#explain()}>
+        <summary class="route-chip" title=${t(isRouted ? 'routing.tooltip' : 'routing.tooltipChat')}>${
+          sent || (plain || !how ? title : `${title} · ${how}`)}</summary>
+        <div class="route-panel">${this.#agents ? html`
+          ${this.#why()}${isRouted ? [this.#choice(this.#agents), this.#others(), this.#times()] : nothing}` : nothing}</div>
+      </details>
+      <p class="route-outcome" role="status">${this.#outcome}</p>
+      ${this.#problem.element}`, this.element);
   }
 
   async #explain() {
     this.#problem.say(null);
-    let agents = [];
     try {
-      ({ agents } = await this.#memory.info());
+      ({ agents: this.#agents } = await this.#memory.info());
     } catch (error) {
+      this.#agents ??= [];
       this.#problem.say(error);
     }
-    for (const { id, title } of agents) this.#titles.set(id, title);
-    const isRouted = !UNROUTED.includes(this.#route.reason);
-    this.#panel.replaceChildren(this.#why(), ...(isRouted ? [this.#choice(agents), ...this.#others(), this.#times()] : []));
+    for (const { id, title } of this.#agents ?? []) this.#titles.set(id, title);
+    this.#draw();
   }
 
   #why() {
     const { agent, neighbours } = this.#route;
-    const part = element('section');
     const near = neighbours.slice(0, NEIGHBOURS);
-    part.append(element('h3', '', t('routing.why', { agent: this.#title(agent) })), element('p', 'route-reason', this.#reason()));
-    if (near.length === 0) return part;
-    part.append(element('p', 'route-lead', t('routing.nearest')));
-    const list = element('ol', 'route-neighbours');
-    for (const { text, agent: theirs, similarity, source } of near) {
-      const item = element('li');
-      const about = element('span', 'route-about');
-      about.append(t('routing.similar', { agent: this.#title(theirs), share: formatShare(similarity) }));
-      if (WHOSE.includes(source)) about.append(' ', element('b', `route-source ${source}`, t(`routing.whose_${source}`)));
-      item.append(element('q', '', text), about);
-      list.append(item);
-    }
-    part.append(list);
-    return part;
+    return html`
+      <section>
+        <h3>${t('routing.why', { agent: this.#title(agent) })}</h3>
+        <p class="route-reason">${this.#reason()}</p>
+        ${near.length ? html`
+          <p class="route-lead">${t('routing.nearest')}</p>
+          <ol class="route-neighbours">${near.map((one) => this.#neighbour(one))}</ol>` : nothing}
+      </section>`;
+  }
+
+  #neighbour({ text, agent, similarity, source }) {
+    const whose = WHOSE.includes(source) ? html` <b class="route-source ${source}">${t(`routing.whose_${source}`)}</b>` : nothing;
+    return html`<li><q>${text}</q><span class="route-about">${
+      t('routing.similar', { agent: this.#title(agent), share: formatShare(similarity) })}${whose}</span></li>`;
   }
 
   /** One sentence about the decision, with the numbers of the list below it. */
@@ -122,44 +126,34 @@ export class RouteChip {
 
   #others() {
     const ranked = this.#route.ranked.slice(0, RANKED).filter(([, share]) => share >= LEAST_SHARE);
-    if (ranked.length === 0) return [];
+    if (ranked.length === 0) return nothing;
     const alone = this.#route.reason === 'follow-up';
-    const list = element('ul', 'route-ranked');
-    for (const [agent, share] of ranked) {
-      const bar = element('span', 'route-bar');
-      bar.style.inlineSize = `${100 * share}%`;
-      const track = element('span', 'route-track');
-      track.append(bar);
-      const item = element('li');
-      item.append(element('span', '', this.#title(agent)), track, element('span', 'route-share', formatShare(share)));
-      list.append(item);
-    }
-    const part = element('section');
-    part.append(element('h3', '', t(alone ? 'routing.likelyAlone' : 'routing.likely')), list);
-    return [part];
+    return html`
+      <section>
+        <h3>${t(alone ? 'routing.likelyAlone' : 'routing.likely')}</h3>
+        <ul class="route-ranked">${ranked.map(([agent, share]) => html`
+          <li><span>${this.#title(agent)}</span><span class="route-track"><span class="route-bar" .style=${`inline-size: ${100 * share}%`}></span></span><span
+            class="route-share">${formatShare(share)}</span></li>`)}</ul>
+      </section>`;
   }
 
   #times() {
     const steps = Object.entries(this.#route.ms);
     const total = steps.reduce((sum, [, ms]) => sum + ms, 0);
     const each = steps.map(([step, ms]) => `${t(`stages.${step}`)} ${formatMeasured(ms)}`).join(', ');
-    return element('p', 'route-times', t('routing.times', { total: formatMeasured(total), each }));
+    return html`<p class="route-times">${t('routing.times', { total: formatMeasured(total), each })}</p>`;
   }
 
   #choice(agents) {
     const now = this.#correction?.agent ?? this.#route.agent;
-    const part = element('section');
-    const group = element('div', 'route-agents');
-    group.setAttribute('role', 'group');
-    group.setAttribute('aria-label', t('routing.sendTo'));
-    for (const { id, title } of agents) {
-      const choose = button(title, 'quiet', () => this.#correct(id));
-      choose.disabled = id === now;
-      group.append(choose);
-    }
-    if (agents.length) part.append(element('h3', '', t('routing.sendTo')), group);
-    if (!this.#correction) part.append(button(t('routing.confirm'), 'quiet route-confirm', () => this.#confirm()));
-    return part;
+    return html`
+      <section>
+        ${agents.length ? html`
+          <h3>${t('routing.sendTo')}</h3>
+          <div class="route-agents" role="group" aria-label=${t('routing.sendTo')}>${agents.map(({ id, title }) => html`
+            <button type="button" class="quiet" ?disabled=${id === now} @click=${() => this.#correct(id)}>${title}</button>`)}</div>` : nothing}
+        ${this.#correction ? nothing : button(t('routing.confirm'), 'quiet route-confirm', () => this.#confirm())}
+      </section>`;
   }
 
   async #correct(agent) {
@@ -169,10 +163,7 @@ export class RouteChip {
       if (before && before !== pattern) await this.#memory.removePatterns({ ids: [before] });
       this.#correction = { pattern, agent };
       const again = t('answers.againAs', { agent: this.#title(agent) });
-      this.#outcome.replaceChildren(
-        button(again, 'link', () => this.#onAgain(agent)), button(t('forms.undo'), 'link', () => this.#undo()),
-      );
-      this.#close();
+      this.#close([button(again, 'link', () => this.#onAgain(agent)), button(t('forms.undo'), 'link', () => this.#undo())]);
     });
   }
 
@@ -183,16 +174,14 @@ export class RouteChip {
       if (this.#earlier) await this.#memory.correct({ id: '', text, agent: this.#earlier.agent });
       else await this.#memory.removePatterns({ ids: [/** @type {{pattern: string}} */ (this.#correction).pattern] });
       this.#correction = null;
-      this.#outcome.replaceChildren(t('routing.undone'));
-      this.#close();
+      this.#close(t('routing.undone'));
     });
   }
 
   async #confirm() {
     await this.#try(async () => {
       await this.#memory.confirm({ id: this.#route.id });
-      this.#outcome.replaceChildren(t('routing.confirmed'));
-      this.#close();
+      this.#close(t('routing.confirmed'));
     });
   }
 
@@ -207,11 +196,13 @@ export class RouteChip {
       this.#problem.say(error);
     }
     this.element.inert = false;
-    (pressed.isConnected && this.#details.open ? pressed : this.#chip).focus({ preventScroll: true });
+    (pressed.isConnected && this.#details.open ? pressed : part(this.element, 'summary', HTMLElement)).focus({ preventScroll: true });
   }
 
-  #close() {
-    this.#name();
+  /** @param {unknown} outcome a sentence or a template */
+  #close(outcome) {
+    this.#outcome = outcome;
+    this.#draw();
     this.#details.open = false;
   }
 

@@ -1,4 +1,6 @@
 /** A question and its answer on the page: the answer's origin, its text, and the elements below it. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { AnswerFooter } from './answer_footer.js';
 import { AnswerView } from './answer_view.js';
 import { asRead } from '../markdown/reader_copy.js';
@@ -110,12 +112,9 @@ export class TurnView {
   queue(words, ways) {
     this.isQueued = true;
     this.questionElement.classList.add('queued');
-    const [shown, ...buttons] = this.#waiting.children;
-    if (buttons.length === ways.length && buttons.every(({ textContent }, at) => textContent === ways[at].label)) {
-      shown.textContent = words; // the buttons stay: one may have the focus
-      return;
-    }
-    this.#waiting.replaceChildren(element('span', '', words), ...ways.map(({ label, run }) => button(label, 'link', run)));
+    const isNew = this.#waiting.querySelectorAll('button').length !== ways.length;
+    render(html`<span>${words}</span>${repeat(ways, ({ label }) => label, ({ label, run }) => button(label, 'link', run))}`, this.#waiting);
+    if (!isNew) return;
     if (ways.length > 1) this.#announcer.say(words);
     this.#follow();
   }
@@ -325,8 +324,7 @@ export class TurnView {
   }
 
   #think() {
-    const dots = [element('i'), element('i'), element('i')];
-    this.#waiting.replaceChildren(element('span', 'visually-hidden', t('answers.thinking')), ...dots, this.#reading.element);
+    render(html`<span class="visually-hidden">${t('answers.thinking')}</span><i></i><i></i><i></i>${this.#reading.element}`, this.#waiting);
   }
 
   /** Take question and answer off the page, as if they had not been sent. */

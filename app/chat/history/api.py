@@ -72,7 +72,7 @@ class ConversationApi:
         """Return the conversations with a message of a similar meaning, the most similar first, with their
         `similarity`; none without a router. Messages without a vector get one in the background."""
         runtime = self._runtime
-        if runtime.routing is None or runtime.indexer is None or not search.strip():
+        if runtime.routing is None or not search.strip():
             return []
         await runtime.indexer.index_all()
         embedder = runtime.routing.embedder
@@ -87,8 +87,7 @@ class ConversationApi:
     async def prepare_search(self) -> None:
         """Read the data of a search, so that the first search does not wait for it."""
         await self._memory.text.refresh()
-        if self._runtime.indexer is not None:
-            await self._runtime.indexer.index_all()
+        await self._runtime.indexer.index_all()
 
     async def conversation(self, id: str) -> ShownConversation:
         session = await self._session(id)

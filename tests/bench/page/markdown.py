@@ -89,7 +89,7 @@ CHAT = """async (turns) => {
   let changed = begin;
   new MutationObserver(() => (changed = performance.now())).observe(parts.log, { childList: true, subtree: true });
   await pause(0);
-  await view.addStored(turns, { learning: { opinions: async () => ({}) } });
+  await view.showStored(turns, { learning: { opinions: async () => ({}) } });
   while (performance.now() - changed < 300) await pause(50);
   return { longest: Math.max(...tasks), until: changed - begin, shown: parts.log.querySelectorAll('.answer').length };
 }"""

@@ -78,7 +78,7 @@ STORED = """async ([turns, meanwhile]) => {
   document.body.append(scroller);
   const chat = new ChatView({ scroller, welcome, log }, { say() {} });
   const questions = () => [...log.querySelectorAll('.question .body')].map((body) => body.textContent);
-  const done = chat.addStored(turns, sonata.engine);
+  const done = chat.showStored(turns, sonata.engine);
   const first = questions();
   if (meanwhile === 'said') chat.addTurn('Meanwhile');
   if (meanwhile === 'cleared') chat.clear(true);

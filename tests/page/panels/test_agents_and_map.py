@@ -256,7 +256,7 @@ async def test_the_map_follows_light_and_dark_and_a_phones_width(page: Page, scr
 
 
 async def number_of(entry: Locator) -> int:
-    return int((await entry.locator(".map-count").evaluate("e => e.firstChild.data")).replace(",", ""))
+    return int((await entry.locator(".map-count").inner_text()).split()[0].replace(",", ""))
 
 
 async def place_of(page: Page, text: str) -> tuple[float, float]:

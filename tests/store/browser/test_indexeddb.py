@@ -198,7 +198,6 @@ async def test_pages_that_are_kept_give_their_space_to_what_is_remembered(limite
     runtime = await Runtime.open(
         RuntimeConfig(lambda: PageRows.open(tab, "memory"), pages=lambda: PageRows.open(tab, "pages"))
     )
-    assert runtime.pages is not None
     chat = (await runtime.memory.sessions.start("Of islands")).id
     shelf = runtime.pages.shelf(chat)
     names = [f"{number:032x}" for number in range(10)]

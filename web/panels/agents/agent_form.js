@@ -1,17 +1,18 @@
 /** The form of an agent: its settings, and a question before unsaved input is discarded. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element } from '../../common/dom.js';
+import { element, part } from '../../common/dom.js';
 import { PLAIN } from '../../memory/client.js';
 import { ask } from '../../common/confirmation.js';
 import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, freeId, readExamples, readNumber } from './agent_fields.js';
-import { editForm, labelled } from '../../common/edit_form.js';
+import { editForm, labelled, typedIn } from '../../common/edit_form.js';
 
 const discard = () => ask({ title: t('agents.discardTitle'), paragraphs: [t('agents.discardAbout')], yes: t('agents.discard') });
 
 export class AgentForm {
   element = element('section', 'agent-form');
   #agent;
-  #controls;
+  #form;
   #close;
   #before;
   #saved = false;
@@ -28,21 +29,18 @@ export class AgentForm {
     this.#id = agent?.id ?? '';
     this.#taken = taken;
     this.#close = close;
-    const head = element('h3', '', agent ? t('agents.editTitle', { title: agent.title }) : t('agents.add'));
-    head.id = 'agent-form-title';
-    this.element.setAttribute('aria-labelledby', head.id);
-    this.#controls = this.#makeControls();
-    const form = editForm({
-      fields: this.#layOut(),
-      save: async () => {
-        await save(this.#read());
+    this.#form = editForm({
+      fields: this.#fields(),
+      save: async (typed) => {
+        await save(this.#read(typed));
         this.#saved = true;
       },
       close: () => this.#leave(),
       label: agent ? t('forms.save') : t('agents.addIt'),
-      controls: this.#controls,
     });
-    this.element.append(head, form);
+    this.element.setAttribute('aria-labelledby', 'agent-form-title');
+    const title = agent ? t('agents.editTitle', { title: agent.title }) : t('agents.add');
+    render(html`<h3 id="agent-form-title">${title}</h3>${this.#form}`, this.element);
     this.#before = this.#typed();
   }
 
@@ -51,63 +49,41 @@ export class AgentForm {
   }
 
   focus() {
-    this.#controls.title.focus();
+    part(this.#form, '[name=title]', HTMLInputElement).focus();
   }
 
   async #leave() {
     if (!this.isChanged || await discard()) this.#close(this.#id);
   }
 
-  #makeControls() {
+  #fields() {
     const agent = this.#agent ?? NEW_AGENT;
-    const controls = {
-      title: line(agent.title),
-      definition: area(agent.definition),
-      system_prompt: Object.assign(area(agent.system_prompt), { placeholder: t('agents.promptExample') }),
-      examples: area((agent.examples ?? []).join('\n'), 'agent-examples'),
-      max_tokens: line(agent.max_tokens, String(MAX_TOKENS)),
-    };
-    for (const { name, standard } of SAMPLING) controls[name] = line(agent.sampling?.[name], String(standard));
-    for (const name of ['max_tokens', ...SAMPLING.map((field) => field.name)]) controls[name].inputMode = 'decimal';
-    return controls;
+    const examplesHint = `${agent.shipped ? `${t('agents.examplesBeside')} ` : ''}${t('agents.examplesHint')}`;
+    const isTuned = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
+    return html`
+      ${labelled(t('agents.name'), html`<input type="text" name="title" autocomplete="off" .value=${agent.title ?? ''}>`)}
+      ${area('definition', agent.definition, t('agents.description'), t('agents.descriptionHint'))}
+      ${area('system_prompt', agent.system_prompt, t('agents.prompt'), t('agents.promptHint'), t('agents.promptExample'))}
+      ${agent.id === PLAIN ? nothing : area('examples', (agent.examples ?? []).join('\n'), t('agents.examples'), examplesHint)}
+      <details class="agent-sampling" ?open=${isTuned}>
+        <summary>${t('agents.sampling')}</summary>
+        <div class="agent-grid">
+          ${number('max_tokens', agent.max_tokens, MAX_TOKENS, t('agents.longest'), t('agents.longestHint'))}
+          ${SAMPLING.map(({ name, standard }) => number(name, agent.sampling?.[name], standard, t(`sampling.${name}`), t(`sampling.${name}_hint`)))}
+        </div>
+      </details>`;
   }
 
-  #layOut() {
-    const { title, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
-    const sampling = element('details', 'agent-sampling');
-    sampling.append(element('summary', '', t('agents.sampling')));
-    sampling.open = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
-    const grid = element('div', 'agent-grid');
-    grid.append(
-      hinted(t('agents.longest'), maxTokens, t('agents.longestHint')),
-      ...SAMPLING.map(({ name }) => hinted(t(`sampling.${name}`), this.#controls[name], t(`sampling.${name}_hint`))),
-    );
-    sampling.append(grid);
-    /** @type {HTMLElement[]} */
-    const fields = [
-      labelled(t('agents.name'), title),
-      hinted(t('agents.description'), definition, t('agents.descriptionHint')),
-      hinted(t('agents.prompt'), prompt, t('agents.promptHint')),
-    ];
-    if (this.#agent?.id !== PLAIN) {
-      const beside = this.#agent?.shipped ? `${t('agents.examplesBeside')} ` : '';
-      const hint = `${beside}${t('agents.examplesHint')}`;
-      fields.push(hinted(t('agents.examples'), examples, hint));
-    }
-    return [...fields, sampling];
-  }
-
-  /** All fields of a new agent, else only the changed ones. */
-  #read() {
-    const { title, definition, system_prompt: prompt, examples, max_tokens: maxTokens } = this.#controls;
-    const number = ({ name, standard }) => [name, readNumber(this.#controls[name].value, name, standard)];
+  /** All fields of a new agent, else only the changed ones. @param {Record<string, string>} typed */
+  #read(typed) {
+    const number = ({ name, standard }) => [name, readNumber(typed[name], name, standard)];
     const all = {
-      title: title.value.trim(),
-      definition: definition.value.trim(),
-      system_prompt: prompt.value.trim(),
-      max_tokens: readNumber(maxTokens.value, 'max_tokens', MAX_TOKENS),
+      title: typed.title.trim(),
+      definition: typed.definition.trim(),
+      system_prompt: typed.system_prompt.trim(),
+      max_tokens: readNumber(typed.max_tokens, 'max_tokens', MAX_TOKENS),
       sampling: Object.fromEntries(SAMPLING.map(number)),
-      examples: readExamples(examples.value),
+      examples: readExamples(typed.examples ?? ''),
     };
     if (this.#agent) return changedFields(this.#agent, all);
     const { sampling } = changedFields({}, all); // default values are left out
@@ -116,24 +92,27 @@ export class AgentForm {
   }
 
   #typed() {
-    return JSON.stringify(Object.values(this.#controls).map(({ value }) => value));
+    return JSON.stringify(typedIn(this.#form));
   }
 }
 
-function line(value, placeholder = '') {
-  return Object.assign(element('input'), { type: 'text', value: value ?? '', placeholder, autocomplete: 'off' });
+/** A text of several lines. */
+function area(name, value, label, hint, placeholder = '') {
+  return hinted(name, label, hint, html`<textarea name=${name} class=${name === 'examples' ? 'agent-examples' : ''}
+    aria-describedby=${hintOf(name)} placeholder=${placeholder} .value=${value ?? ''}></textarea>`);
 }
 
-function area(value, className = '') {
-  return Object.assign(element('textarea', className), { value: value ?? '' });
+/** A number, whose usual value is the placeholder. */
+function number(name, value, standard, label, hint) {
+  return hinted(name, label, hint, html`<input type="text" name=${name} inputmode="decimal" autocomplete="off"
+    aria-describedby=${hintOf(name)} placeholder=${standard} .value=${String(value ?? '')}>`);
 }
 
 /** A control with its name above it and its explanation below. */
-function hinted(name, control, hint) {
-  const made = element('div', 'agent-field');
-  const below = element('p', 'agent-hint', hint);
-  below.id = `agent-hint-${name.replace(/\W+/g, '-').toLowerCase()}`;
-  control.setAttribute('aria-describedby', below.id);
-  made.append(labelled(name, control), below);
-  return made;
+function hinted(name, label, hint, control) {
+  return html`<div class="agent-field">${labelled(label, control)}<p class="agent-hint" id=${hintOf(name)}>${hint}</p></div>`;
+}
+
+function hintOf(name) {
+  return `agent-hint-${name.replaceAll('_', '-')}`;
 }

@@ -1,21 +1,22 @@
 /** The agents: the shipped ones and the user's own, to edit, add, remove and restore. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
+import { repeat } from '../../vendor/lit-html/directives/repeat.js';
 import { t } from '../../i18n/i18n.js';
-import { button, element, ProblemLine } from '../../common/dom.js';
+import { button, ProblemLine } from '../../common/dom.js';
 import { loadStyles } from '../../common/page_files.js';
 import { visible } from '../../common/cut.js';
 import { PLAIN } from '../../memory/client.js';
 import { AgentForm } from './agent_form.js';
 import { askingButton } from '../../common/confirmation.js';
-import { actions, facts } from '../record_row.js';
+import { facts } from '../record_row.js';
 
 export class AgentsPanel {
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #run = 0; // number of the latest load
-  #agents = '[]'; // the listed agents, as JSON
+  #agents = /** @type {any[]|null} */ (null);
   #form = /** @type {AgentForm|null} */ (null);
   #root;
-  #list = element('div', 'agents');
-  #outcome = element('p', 'outcome');
+  #outcome = '';
   #problem = new ProblemLine();
   #onUnload = (event) => {
     if (this.#form?.isChanged && this.#form.element.isConnected) event.preventDefault(); // the browser asks
@@ -25,8 +26,7 @@ export class AgentsPanel {
   constructor(root, memory) {
     this.#root = root;
     this.#memory = memory;
-    this.#outcome.setAttribute('role', 'status');
-    root.append(element('p', 'panel-lead', t('agents.about')), this.#outcome, this.#problem.element, this.#list);
+    this.#draw();
   }
 
   /** An open form stays, with its input. */
@@ -45,9 +45,7 @@ export class AgentsPanel {
       const agents = await this.#memory.agents();
       if (run !== this.#run) return;
       this.#problem.say(null);
-      const now = JSON.stringify(agents);
-      if (now === this.#agents && this.#list.hasChildNodes()) return; // the focus is not lost
-      this.#agents = now;
+      this.#agents = agents;
       this.#draw();
     } catch (error) {
       if (run === this.#run) this.#problem.say(error);
@@ -55,56 +53,58 @@ export class AgentsPanel {
   }
 
   #draw() {
-    const agents = JSON.parse(this.#agents);
-    const focused = this.#list.contains(document.activeElement) ? /** @type {HTMLElement|null|undefined} */ (document.activeElement?.closest('[data-agent]'))?.dataset.agent : null;
-    const add = button(t('agents.add'), 'primary agents-add', () => this.#open(null));
-    const shown = element('ul', 'record-list');
-    shown.setAttribute('aria-label', t('agents.list'));
-    shown.append(...agents.filter(({ hidden }) => !hidden).map((agent) => this.#row(agent)));
-    this.#list.replaceChildren(add, shown);
+    render(html`
+      <p class="panel-lead">${t('agents.about')}</p>
+      <p class="outcome" role="status">${this.#outcome}</p>
+      ${this.#problem.element}
+      <div class="agents" ?hidden=${this.#form !== null}>${this.#agents ? this.#lists(this.#agents) : nothing}</div>
+      ${this.#form?.element ?? nothing}`, this.#root);
+  }
+
+  /** @param {any[]} agents */
+  #lists(agents) {
     const removed = agents.filter(({ hidden }) => hidden);
-    if (removed.length) {
-      const list = element('ul', 'record-list');
-      list.setAttribute('aria-label', t('agents.removedList'));
-      list.append(...removed.map((agent) => this.#removedRow(agent)));
-      this.#list.append(element('h3', '', t('agents.removedHead')), list);
-    }
-    if (focused) this.#focus(focused);
+    return html`
+      ${button(t('agents.add'), 'primary agents-add', () => this.#open(null))}
+      <ul class="record-list" aria-label=${t('agents.list')}>
+        ${repeat(agents.filter(({ hidden }) => !hidden), ({ id }) => id, (agent) => this.#row(agent))}
+      </ul>
+      ${removed.length ? html`
+        <h3>${t('agents.removedHead')}</h3>
+        <ul class="record-list" aria-label=${t('agents.removedList')}>${repeat(removed, ({ id }) => id, (agent) => this.#removedRow(agent))}</ul>` : nothing}`;
   }
 
   #row(agent) {
-    const { id, title, definition, shipped, edited, examples = [] } = agent;
-    const head = element('p', 'record-title', visible(title));
+    const { id, title, shipped, edited, examples = [] } = agent;
     const own = examples.length ? t('agents.ownExamples', { count: examples.length }) : null;
     const unknown = !shipped && !examples.length ? t('agents.noExamples') : null;
-    const buttons = [named(button(t('agents.edit'), 'quiet', () => this.#open(agent)), title)];
-    if (edited) {
-      const question = t('agents.undoAsk', { title });
-      buttons.push(askingButton(t('agents.undoChanges'), () => question, t('agents.undo'), () => {
-        return this.#act(() => this.#memory.resetAgent({ id }), t('agents.undone', { title }), id);
-      }));
-    }
-    if (shipped && id !== PLAIN) { // it can be restored, so no question is needed
-      const remove = () => this.#act(() => this.#memory.removeAgent({ id }), t('agents.removed', { title }), id);
-      buttons.push(named(button(t('agents.remove'), 'quiet', remove), title));
-    } else if (!shipped) {
-      const question = examples.length ? t('agents.askWith', { title, count: examples.length }) : t('agents.ask', { title });
-      buttons.push(askingButton(t('agents.delete'), () => question, t('agents.delete'), () => {
-        return this.#act(() => this.#memory.removeAgent({ id }), t('agents.deleted', { title }), id);
-      }));
-    }
-    return row(id, head, element('p', 'agent-definition', definition), facts(kind(agent), own, unknown), actions(...buttons));
+    const undo = edited ? askingButton({
+      label: t('agents.undoChanges'), question: t('agents.undoAsk', { title }), yes: t('agents.undo'),
+      run: () => this.#act(() => this.#memory.resetAgent({ id }), t('agents.undone', { title }), id),
+    }) : nothing;
+    return row(agent, facts(kind(agent), own, unknown), [
+      named(t('agents.edit'), title, () => this.#open(agent)), undo, id === PLAIN ? nothing : this.#removal(agent),
+    ]);
   }
 
-  #removedRow({ id, title, definition }) {
-    const restore = button(t('agents.restore'), 'quiet', () => {
-      return this.#act(() => this.#memory.restoreAgent({ id }), t('agents.restored', { title }), id);
+  /** A shipped agent can be restored, so no question is needed. */
+  #removal({ id, title, shipped, examples = [] }) {
+    const remove = (outcome) => this.#act(() => this.#memory.removeAgent({ id }), outcome, id);
+    if (shipped) return named(t('agents.remove'), title, () => remove(t('agents.removed', { title })));
+    return askingButton({
+      label: t('agents.delete'), yes: t('agents.delete'), run: () => remove(t('agents.deleted', { title })),
+      question: examples.length ? t('agents.askWith', { title, count: examples.length }) : t('agents.ask', { title }),
     });
-    return row(id, element('p', 'record-title', visible(title)), element('p', 'agent-definition', definition), actions(named(restore, title)));
+  }
+
+  #removedRow(agent) {
+    const { id, title } = agent;
+    const restore = () => this.#act(() => this.#memory.restoreAgent({ id }), t('agents.restored', { title }), id);
+    return row(agent, nothing, named(t('agents.restore'), title, restore));
   }
 
   async #act(act, outcome, id) {
-    this.#outcome.textContent = '';
+    this.#say('');
     this.#problem.say(null);
     try {
       await act();
@@ -112,21 +112,23 @@ export class AgentsPanel {
       return this.#problem.say(error);
     }
     await this.refresh();
-    this.#outcome.textContent = outcome;
+    this.#say(outcome);
     this.#focus(id);
   }
 
+  #say(outcome) {
+    this.#outcome = outcome;
+    this.#draw();
+  }
+
   #open(agent) {
-    this.#outcome.textContent = '';
-    const form = new AgentForm(agent, {
+    this.#form = new AgentForm(agent, {
       save: (fields) => this.#save(agent, fields),
       close: (id) => this.#close(id),
-      taken: JSON.parse(this.#agents).map(({ id }) => id),
+      taken: (this.#agents ?? []).map(({ id }) => id),
     });
-    this.#form = form;
-    this.#list.hidden = true;
-    this.#root.append(form.element);
-    form.focus();
+    this.#say('');
+    this.#form.focus();
     addEventListener('beforeunload', this.#onUnload);
   }
 
@@ -134,32 +136,34 @@ export class AgentsPanel {
     if (!agent) await this.#memory.addAgent({ fields });
     else if (Object.keys(fields).length) await this.#memory.editAgent({ id: agent.id, fields });
     await this.refresh();
-    this.#outcome.textContent = agent ? t('agents.saved', { title: fields.title ?? agent.title }) : t('agents.added', { title: fields.title });
+    this.#say(agent ? t('agents.saved', { title: fields.title ?? agent.title }) : t('agents.added', { title: fields.title }));
   }
 
   #close(id) {
     removeEventListener('beforeunload', this.#onUnload);
-    this.#form?.element.remove();
     this.#form = null;
-    this.#list.hidden = false;
+    this.#draw();
     this.#focus(id);
   }
 
   /** Focus the agent's first button, at its new place in the list; if there is none, the button that adds an agent. */
   #focus(id) {
-    const rows = /** @type {HTMLElement[]} */ ([...this.#list.querySelectorAll('[data-agent]')]);
+    const rows = /** @type {HTMLElement[]} */ ([...this.#root.querySelectorAll('[data-agent]')]);
     const row = rows.find(({ dataset }) => dataset.agent === id);
-    (row ?? this.#list).querySelector('button')?.focus();
+    (row ?? this.#root.querySelector('.agents'))?.querySelector('button')?.focus();
   }
 }
 
-function row(id, ...content) {
-  const made = element('li', 'record');
-  made.dataset.agent = id;
-  const body = element('div', 'record-body');
-  body.append(...content);
-  made.append(body);
-  return made;
+function row({ id, title, definition }, about, actions) {
+  return html`
+    <li class="record" data-agent=${id}>
+      <div class="record-body">
+        <p class="record-title">${visible(title)}</p>
+        <p class="agent-definition">${definition}</p>
+        ${about}
+        <div class="record-actions">${actions}</div>
+      </div>
+    </li>`;
 }
 
 function kind({ shipped, edited }) {
@@ -168,7 +172,6 @@ function kind({ shipped, edited }) {
 }
 
 /** "Edit" for the eye, "Edit Coder" for a screen reader. */
-function named(made, title) {
-  made.setAttribute('aria-label', t('agents.named', { action: made.textContent ?? '', title }));
-  return made;
+function named(action, title, run) {
+  return html`<button type="button" class="quiet" aria-label=${t('agents.named', { action, title })} @click=${run}>${action}</button>`;
 }

@@ -1,29 +1,32 @@
 /** The lessons that the user taught: questions with their answers. Each can be edited, switched off, and forgotten. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
+import { live } from '../../vendor/lit-html/directives/live.js';
 import { t } from '../../i18n/i18n.js';
 import { LearnedNote } from '../../turn/learned_note.js';
-import { button, element } from '../../common/dom.js';
-import { editForm, labelled } from '../../common/edit_form.js';
+import { button, part } from '../../common/dom.js';
+import { editForm, labelled, textArea } from '../../common/edit_form.js';
 import { formatDate, formatShare } from '../../common/format.js';
 import { RecordList } from '../record_list.js';
-import { LessonStory } from './lesson_story.js';
-import { actions, facts } from '../record_row.js';
+import { lessonStory } from './lesson_story.js';
+import { facts } from '../record_row.js';
 
 const FILTERS = { now: 'facts.current', off: 'facts.off', history: 'facts.history' };
 
 export class LearnedPanel {
+  #root;
   /** @type {import('../../learning/client.js').Learning} */ #learning;
   /** @type {import('../../engine/engine.js').Engine} */ #engine;
   #list;
-  #teach = button(t('facts.teachSomething'), 'primary', () => this.#openForm());
+  #form = /** @type {HTMLFormElement|null} */ (null); // in which a lesson is taught
   #note = /** @type {LearnedNote|null} */ (null); // of the last lesson
-  #place = element('div', 'learned-place'); // of the form and the note
-  #forgotten = element('p', 'learned-forgotten');
+  #forgotten = /** @type {unknown} */ (''); // what is said of the lessons that were forgotten last
 
   /**
    * @param {HTMLElement} root @param {any} _memory
    * @param {{learning: import('../../learning/client.js').Learning, engine: import('../../engine/engine.js').Engine}} parts
    */
   constructor(root, _memory, { learning, engine }) {
+    this.#root = root;
     this.#learning = learning;
     this.#engine = engine;
     this.#list = new RecordList({
@@ -35,13 +38,10 @@ export class LearnedPanel {
       selectable: true,
       load: (/** @type {any} */ asked) => learning.lessons(asked),
       key: ({ id }) => id,
-      render: (lesson, row) => this.#render(lesson, row),
+      render: (lesson, row) => this.#row(lesson, row),
       remove: (ids) => this.#forget(ids),
     });
-    const head = element('div', 'learned-head');
-    head.append(element('p', 'panel-lead', t('facts.lead')), this.#teach);
-    this.#forgotten.setAttribute('role', 'status');
-    root.append(element('h3', '', t('facts.title')), head, this.#place, this.#forgotten, this.#list.element);
+    this.#draw();
   }
 
   show() {
@@ -54,93 +54,96 @@ export class LearnedPanel {
 
   hide() {}
 
-  #render(lesson, row) {
+  #draw() {
+    render(html`
+      <h3>${t('facts.title')}</h3>
+      <div class="learned-head">
+        <p class="panel-lead">${t('facts.lead')}</p>
+        <button type="button" class="primary" ?hidden=${this.#form !== null} @click=${() => this.#openForm()}>${t('facts.teachSomething')}</button>
+      </div>
+      <div class="learned-place">${this.#form ?? nothing}${this.#note?.element ?? nothing}</div>
+      <p class="learned-forgotten" role="status">${this.#forgotten}</p>
+      ${this.#list.element}`, this.#root);
+  }
+
+  /** @param {any} lesson @param {import('../record_row.js').Row} row */
+  #row(lesson, row) {
     const { question, answer, source, uses, created, lastUsed, quality, on, replacedBy, similarity } = lesson;
     const used = uses ? t('records.usedLast', { count: uses, date: formatDate(lastUsed) }) : t('records.unused');
-    const asked = element('p', 'record-text lesson-question', question);
-    const said = element('p', 'record-text', answer);
-    asked.dir = said.dir = 'auto';
     const state = replacedBy ? t('facts.isReplaced') : on ? null : t('facts.isOff');
-    const buttons = replacedBy ? [] : [this.#switch(lesson), row.action(t('records.edit'), () => this.#edit(lesson, row))];
-    return [
-      asked, said,
-      facts(
-        state && element('b', 'record-agent', state),
+    return html`
+      <p class="record-text lesson-question" dir="auto">${question}</p>
+      <p class="record-text" dir="auto">${answer}</p>
+      ${facts(
+        state && html`<b class="record-agent">${state}</b>`,
         similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
         used, quality < 1 ? t('records.quality', { share: formatShare(quality) }) : null, t(`facts.source_${source}`, { date: formatDate(created) }),
-      ),
-      new LessonStory(lesson.id, { learning: this.#learning, engine: this.#engine }).element,
-      actions(...buttons, row.deleteAction()),
-    ];
+      )}
+      ${lessonStory(lesson, { learning: this.#learning, engine: this.#engine })}
+      <div class="record-actions">
+        ${replacedBy ? nothing : [this.#switch(lesson), button(t('records.edit'), 'quiet', () => this.#edit(lesson, row))]}
+        ${row.deleteAction()}
+      </div>`;
   }
 
   #switch({ id, on, question }) {
-    const label = element('label', 'switch');
-    const box = Object.assign(element('input'), { type: 'checkbox', checked: on });
-    box.setAttribute('role', 'switch');
-    box.setAttribute('aria-label', t('facts.useFor', { question }));
-    box.addEventListener('change', async () => {
-      if (!await this.#list.attempt(() => this.#learning.switchLesson({ id, on: box.checked }))) box.checked = on;
-    });
-    label.append(box, element('span', '', t('facts.use')));
-    return label;
+    const turn = async ({ target }) => {
+      if (!await this.#list.attempt(() => this.#learning.switchLesson({ id, on: target.checked }))) this.#list.draw();
+    };
+    return html`
+      <label class="switch"><input type="checkbox" role="switch" aria-label=${t('facts.useFor', { question })} .checked=${live(on)}
+        @change=${turn}><span>${t('facts.use')}</span></label>`;
   }
 
   #openForm() {
-    const { question, answer, ...fields } = lessonFields('', '');
     const close = () => {
-      form.remove();
-      this.#teach.hidden = false;
-      (this.#note ?? this.#teach).focus();
+      this.#form = null;
+      this.#draw();
+      if (this.#note) this.#note.focus();
+      else part(this.#root, '.learned-head button', HTMLElement).focus();
     };
-    const save = async () => this.#showLearned(await this.#learning.teach({ question: question.value, answer: answer.value }));
-    const form = editForm({ ...fields, label: t('facts.teach'), save, close });
+    const save = async (/** @type {Record<string, string>} */ { question, answer }) => this.#showLearned(await this.#learning.teach({ question, answer }));
     this.#note = null;
-    this.#teach.hidden = true;
-    this.#place.replaceChildren(form);
-    question.focus();
+    this.#form = editForm({ fields: lessonFields('', ''), label: t('facts.teach'), save, close });
+    this.#draw();
+    part(this.#form, 'textarea', HTMLElement).focus();
   }
 
   #edit(lesson, row) {
-    const { question, answer, fields, controls } = lessonFields(lesson.question, lesson.answer);
-    row.edit(fields, async () => {
-      const words = { question: question.value.trim(), answer: answer.value.trim() };
+    row.edit(lessonFields(lesson.question, lesson.answer), async (typed) => {
+      const words = { question: typed.question.trim(), answer: typed.answer.trim() };
       if (words.question === lesson.question && words.answer === lesson.answer) return;
       await this.#showLearned(await this.#learning.editLesson({ id: lesson.id, ...words }));
-    }, controls);
+    });
   }
 
   /** @param {import('../../protocol_calls.js').TaughtLesson} taught */
   async #showLearned(taught) {
-    this.#note?.element.remove();
     const undo = async () => {
       await this.#learning.undoTeaching({ id: taught.lesson.id });
       await this.refresh();
     };
     this.#note = new LearnedNote(taught, { undo: taught.known ? null : undo });
-    this.#place.append(this.#note.element);
+    this.#draw();
     await this.refresh();
   }
 
   async #forget(ids) {
     await this.#learning.forget({ ids });
-    this.#note?.element.remove(); // its Undo may refer to a lesson that is gone
-    const undo = button(t('forms.undo'), 'link', async () => {
+    this.#note = null; // its Undo may refer to a lesson that is gone
+    const undo = async () => {
       let replaced = 0;
       if (!await this.#list.attempt(async () => { replaced = await this.#learning.restore({ ids }); })) return;
-      const stay = replaced ? ` ${t('facts.stayReplaced', { count: replaced })}` : '';
-      this.#forgotten.replaceChildren(t('facts.remembered') + stay);
+      this.#forgotten = t('facts.remembered') + (replaced ? ` ${t('facts.stayReplaced', { count: replaced })}` : '');
+      this.#draw();
       await this.refresh();
-    });
-    this.#forgotten.replaceChildren(`${t('facts.forgotten', { count: ids.length })} `, undo);
+    };
+    this.#forgotten = [`${t('facts.forgotten', { count: ids.length })} `, button(t('forms.undo'), 'link', undo)];
+    this.#draw();
   }
 }
 
 /** Two fields: a question, and the answer to give. */
-function lessonFields(asked, said) {
-  const field = (value) => Object.assign(element('textarea'), { value, required: true, dir: 'auto' });
-  const question = field(asked), answer = field(said);
-  return {
-    question, answer, fields: [labelled(t('facts.question'), question), labelled(t('facts.answer'), answer)], controls: { question, answer },
-  };
+function lessonFields(question, answer) {
+  return [labelled(t('facts.question'), textArea('question', question)), labelled(t('facts.answer'), textArea('answer', answer))];
 }

@@ -1,31 +1,20 @@
 /** Learning in pauses: its current step, its progress, and buttons to pause and to resume it. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { button, element, ProblemLine } from '../../common/dom.js';
+import { element, part, ProblemLine } from '../../common/dom.js';
 
 const UNDER_WAY = ['running', 'held'];
 const STANDS_STILL = ['paused', 'failed'];
 
 export class IdleSection {
   element = element('section', 'loop');
-  #sentence = element('p', 'loop-state');
-  #progress = element('progress');
-  #pause;
-  #resume;
+  #learning;
   #problem = new ProblemLine();
 
   /** @param {import('../../learning/client.js').Learning} learning */
   constructor(learning) {
-    const title = element('h3', '', t('idle.title'));
-    title.id = 'idle-title';
-    this.element.setAttribute('aria-labelledby', title.id);
-    this.#progress.max = 1;
-    this.#progress.setAttribute('aria-label', t('idle.done'));
-    this.#sentence.setAttribute('role', 'status');
-    this.#pause = button(t('idle.pause'), 'quiet', () => this.#try(() => learning.pause()));
-    this.#resume = button(t('idle.goOn'), 'quiet', () => this.#try(() => learning.resume()));
-    const actions = element('div', 'record-actions');
-    actions.append(this.#pause, this.#resume);
-    this.element.append(title, this.#sentence, this.#progress, actions, this.#problem.element);
+    this.#learning = learning;
+    this.element.setAttribute('aria-labelledby', 'idle-title');
   }
 
   /** @param {import('../../i18n/engine_texts.js').Said<import('../../protocol_calls.js').IdleStatus>|null} status null: nothing can learn in pauses */
@@ -33,14 +22,19 @@ export class IdleSection {
     this.element.hidden = status === null;
     if (status === null) return;
     const { state, sentence, done, total } = status;
-    if (this.#sentence.textContent !== sentence) this.#sentence.textContent = sentence;
-    const isUnderWay = UNDER_WAY.includes(state);
-    this.#progress.hidden = !isUnderWay || total === 0;
-    this.#progress.value = total ? done / total : 0;
+    const isStill = STANDS_STILL.includes(state);
     const hadFocus = this.element.contains(document.activeElement);
-    this.#pause.hidden = STANDS_STILL.includes(state);
-    this.#resume.hidden = !STANDS_STILL.includes(state);
-    if (hadFocus) (this.#pause.hidden ? this.#resume : this.#pause).focus();
+    const choice = (words, isHidden, run) => html`
+      <button type="button" class="quiet" ?hidden=${isHidden} @click=${() => this.#try(run)}>${words}</button>`;
+    render(html`
+      <h3 id="idle-title">${t('idle.title')}</h3>
+      <p class="loop-state" role="status">${sentence}</p>
+      <progress max="1" aria-label=${t('idle.done')} .value=${total ? done / total : 0} ?hidden=${!UNDER_WAY.includes(state) || total === 0}></progress>
+      <div class="record-actions">
+        ${choice(t('idle.pause'), isStill, () => this.#learning.pause())}${choice(t('idle.goOn'), !isStill, () => this.#learning.resume())}
+      </div>
+      ${this.#problem.element}`, this.element);
+    if (hadFocus) part(this.element, 'button:not([hidden])', HTMLElement).focus();
   }
 
   async #try(run) {

@@ -1,4 +1,5 @@
 /** A plot of lines or bars by Chart.js, with a table of the same values. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { themeColour } from '../../shell/theme.js';
@@ -25,27 +26,12 @@ export class PlotFigure {
   #chart = /** @type {any} */ (null);
   #plot = /** @type {Plot|null} */ (null);
   #shown = ''; // the plot that is shown, as JSON
-  #title = element('h4');
-  #about = element('p', 'panel-lead');
-  #box = element('div', 'plot-box');
   #canvas = element('canvas');
-  #table = element('table', 'plot-table');
 
   /** @param {any} Chart the library */
   constructor(Chart) {
     this.#Chart = Chart;
     this.#canvas.setAttribute('role', 'img');
-    this.#box.append(this.#canvas);
-    const caption = element('figcaption');
-    caption.append(this.#title, this.#about);
-    const details = element('details', 'plot-numbers');
-    const scroller = element('div', 'plot-scroller');
-    scroller.tabIndex = 0;
-    scroller.setAttribute('role', 'group');
-    scroller.setAttribute('aria-label', t('plots.table'));
-    scroller.append(this.#table);
-    details.append(element('summary', '', t('plots.asTable')), scroller);
-    this.element.append(caption, this.#box, details);
   }
 
   /** @param {Plot} plot */
@@ -54,11 +40,14 @@ export class PlotFigure {
     if (now === this.#shown) return;
     this.#shown = now;
     this.#plot = plot;
-    this.#title.textContent = plot.title;
-    this.#title.hidden = plot.isHeaded ?? false;
-    this.#about.textContent = plot.about;
     this.#canvas.setAttribute('aria-label', `${plot.title}. ${summaryOf(plot)}`);
-    this.#fillTable(plot);
+    render(html`
+      <figcaption><h4 ?hidden=${plot.isHeaded ?? false}>${plot.title}</h4><p class="panel-lead">${plot.about}</p></figcaption>
+      <div class="plot-box">${this.#canvas}</div>
+      <details class="plot-numbers">
+        <summary>${t('plots.asTable')}</summary>
+        <div class="plot-scroller" tabindex="0" role="group" aria-label=${t('plots.table')}>${tableOf(plot)}</div>
+      </details>`, this.element);
     this.draw();
   }
 
@@ -74,26 +63,16 @@ export class PlotFigure {
     this.#chart = null;
     this.#shown = '';
   }
+}
 
-  #fillTable({ labels, axis, series, format }) {
-    const head = element('tr');
-    for (const name of [axis, ...series.map((one) => one.name)]) {
-      const cell = element('th', '', name);
-      cell.scope = 'col';
-      head.append(cell);
-    }
-    const rows = labels.map((label, at) => {
-      const row = element('tr');
-      const first = element('th', '', label);
-      first.scope = 'row';
-      row.append(first, ...series.map((one) => element('td', '', said(one.values[at], one.format ?? format))));
-      return row;
-    });
-    const body = element('tbody'), top = element('thead');
-    top.append(head);
-    body.append(...rows);
-    this.#table.replaceChildren(top, body);
-  }
+/** @param {Plot} plot */
+function tableOf({ labels, axis, series, format }) {
+  const cells = (at) => series.map((one) => html`<td>${said(one.values[at], one.format ?? format)}</td>`);
+  return html`
+    <table class="plot-table">
+      <thead><tr>${[axis, ...series.map((one) => one.name)].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+      <tbody>${labels.map((label, at) => html`<tr><th scope="row">${label}</th>${cells(at)}</tr>`)}</tbody>
+    </table>`;
 }
 
 function said(value, format) {

@@ -1,4 +1,5 @@
 /** A timeline: what each loop did and when, a lane a loop, by Chart.js; with a list of the same events. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { wholeEnd } from '../../common/cut.js';
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
@@ -16,26 +17,12 @@ export class TimelineFigure {
   #chart = /** @type {any} */ (null);
   #events = /** @type {LearningEvent[]} */ ([]);
   #shown = '';
-  #box = element('div', 'plot-box');
   #canvas = element('canvas');
-  #summary = element('summary');
-  #list = element('ol', 'timeline-list');
 
   /** @param {any} Chart the library */
   constructor(Chart) {
     this.#Chart = Chart;
     this.#canvas.setAttribute('role', 'img');
-    this.#box.append(this.#canvas);
-    const caption = element('figcaption');
-    caption.append(element('p', 'panel-lead', t('progress.historyAbout')));
-    const details = element('details', 'plot-numbers');
-    const scroller = element('div', 'plot-scroller');
-    scroller.tabIndex = 0;
-    scroller.setAttribute('role', 'group');
-    scroller.setAttribute('aria-label', t('progress.history'));
-    scroller.append(this.#list);
-    details.append(this.#summary, scroller);
-    this.element.append(caption, this.#box, details);
   }
 
   /** @param {LearningEvent[]} events at least one, the oldest first */
@@ -44,9 +31,16 @@ export class TimelineFigure {
     if (now === this.#shown) return;
     this.#shown = now;
     this.#events = events;
-    this.#summary.textContent = t('progress.historyList', { count: events.length });
     this.#canvas.setAttribute('aria-label', `${t('progress.history')}. ${summaryOf(events)}`);
-    this.#list.replaceChildren(...events.toReversed().map(lineOf));
+    render(html`
+      <figcaption><p class="panel-lead">${t('progress.historyAbout')}</p></figcaption>
+      <div class="plot-box">${this.#canvas}</div>
+      <details class="plot-numbers">
+        <summary>${t('progress.historyList', { count: events.length })}</summary>
+        <div class="plot-scroller" tabindex="0" role="group" aria-label=${t('progress.history')}>
+          <ol class="timeline-list">${events.toReversed().map(lineOf)}</ol>
+        </div>
+      </details>`, this.element);
     this.draw();
   }
 
@@ -78,11 +72,8 @@ function summaryOf(events) {
 
 /** @param {LearningEvent} event */
 function lineOf(event) {
-  const line = element('li');
-  const when = element('time', '', formatDate(event.created));
-  when.dateTime = new Date(1000 * event.created).toISOString();
-  line.append(when, element('b', '', t(`progress.loop_${event.loop}`)), Object.assign(element('span', '', wordsOf(event)), { dir: 'auto' }));
-  return line;
+  return html`<li><time datetime=${new Date(1000 * event.created).toISOString()}>${formatDate(event.created)}</time><b>${
+    t(`progress.loop_${event.loop}`)}</b><span dir="auto">${wordsOf(event)}</span></li>`;
 }
 
 /** @param {LearningEvent[]} events */

@@ -1,11 +1,12 @@
 /** The log of requests: the time of each, the agent that answered, errors; and the usual times of the stages. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element, ProblemLine } from '../../common/dom.js';
+import { ProblemLine } from '../../common/dom.js';
 import { formatDate, formatDuration, formatMeasured, formatNumber, formatShare } from '../../common/format.js';
 import { PLAIN } from '../../memory/client.js';
 import { SpeedPlots } from './speed_plots.js';
 import { RecordList } from '../record_list.js';
-import { actions, facts } from '../record_row.js';
+import { facts } from '../record_row.js';
 
 const FILTERS = { all: 'log.all', poor: 'log.poor', errors: 'log.errors', slow: 'log.slow' };
 const COLOURS = 6; // of stages, in panel.css
@@ -16,12 +17,14 @@ export class LogPanel {
   #list;
   #titles = new Map(); // agent's id -> its title
   #colours = new Map(); // stage -> index of its colour
-  #statistics = element('section', 'statistics');
+  #statistics = /** @type {any} */ (null);
+  #root;
   #speeds = new SpeedPlots();
   #problem = new ProblemLine();
 
   /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
+    this.#root = root;
     this.#memory = memory;
     this.#list = new RecordList({
       texts: 'log',
@@ -35,7 +38,14 @@ export class LogPanel {
       render: (entry, row) => this.#render(entry, row),
       remove: (ids) => memory.removeLog({ ids }),
     });
-    root.append(element('p', 'panel-lead', t('log.about')), this.#statistics, this.#speeds.element, this.#problem.element, this.#list.element);
+    this.#draw();
+  }
+
+  #draw() {
+    render(html`
+      <p class="panel-lead">${t('log.about')}</p>
+      <section class="statistics">${this.#statistics ? this.#summary(this.#statistics) : nothing}</section>
+      ${this.#speeds.element}${this.#problem.element}${this.#list.element}`, this.#root);
   }
 
   show() {
@@ -57,42 +67,32 @@ export class LogPanel {
   }
 
   #render({ created, text, agent, backend, stages, totalMs, quality, error, confidence, adapter }, row) {
-    const head = element('p', 'record-title');
-    head.append(text ? element('span', 'log-text', text) : this.#title(agent));
-    if (totalMs > 0) head.append(element('span', 'log-total', formatMeasured(totalMs)));
-    /** @type {HTMLElement[]} */
-    const nodes = [head];
-    if (error) nodes.push(element('p', 'log-error', error));
-    if (totalMs > 0) nodes.push(this.#bar(stages), this.#legend(stages));
-    nodes.push(facts(
-      text ? element('b', 'record-agent', this.#title(agent)) : null,
-      formatDate(created),
-      backend,
-      adapter ? t('log.adapter', { adapter }) : null,
-      confidence === null || agent === PLAIN ? null : t('log.certain', { share: formatShare(confidence) }),
-      quality === null ? null : t('records.quality', { share: formatShare(quality) }),
-    ));
-    return [...nodes, actions(row.deleteAction())];
+    const total = totalMs > 0 ? html`<span class="log-total">${formatMeasured(totalMs)}</span>` : nothing;
+    return html`
+      <p class="record-title">${text ? html`<span class="log-text">${text}</span>` : this.#title(agent)}${total}</p>
+      ${error ? html`<p class="log-error">${error}</p>` : nothing}
+      ${totalMs > 0 ? this.#stages(Object.entries(stages)) : nothing}
+      ${facts(
+        text ? html`<b class="record-agent">${this.#title(agent)}</b>` : null,
+        formatDate(created),
+        backend,
+        adapter ? t('log.adapter', { adapter }) : null,
+        confidence === null || agent === PLAIN ? null : t('log.certain', { share: formatShare(confidence) }),
+        quality === null ? null : t('records.quality', { share: formatShare(quality) }),
+      )}
+      <div class="record-actions">${row.deleteAction()}</div>`;
   }
 
-  /** A bar as long as the request took, divided into its stages; the legend says the same in words. */
-  #bar(stages) {
-    const bar = element('span', 'stage-bar');
-    bar.setAttribute('aria-hidden', 'true');
-    for (const [stage, ms] of Object.entries(stages)) {
-      const part = element('span', `stage-${this.#colour(stage)}`);
-      part.style.flexGrow = ms;
-      bar.append(part);
-    }
-    return bar;
-  }
-
-  #legend(stages) {
-    const legend = element('p', 'stage-legend');
-    for (const [stage, ms] of Object.entries(stages)) {
-      legend.append(element('span', `stage-${this.#colour(stage)}`, `${stageName(stage)} ${formatMeasured(ms)}`));
-    }
-    return legend;
+  /** A bar as long as the request took, divided into its stages; the legend says the same in words. @param {[string, number][]} stages */
+  #stages(stages) {
+    const colour = (stage) => `stage-${this.#colour(stage)}`;
+    return html`
+      <span class="stage-bar" aria-hidden="true">
+        ${stages.map(([stage, ms]) => html`<span class=${colour(stage)} .style=${`flex-grow: ${ms}`}></span>`)}
+      </span>
+      <p class="stage-legend">
+        ${stages.map(([stage, ms]) => html`<span class=${colour(stage)}>${stageName(stage)} ${formatMeasured(ms)}</span>`)}
+      </p>`;
   }
 
   #colour(stage) {
@@ -102,57 +102,49 @@ export class LogPanel {
 
   async #summarize() {
     try {
-      const statistics = await this.#memory.statistics();
+      this.#statistics = await this.#memory.statistics();
       this.#problem.say(null);
-      this.#showStatistics(statistics);
-      await this.#speeds.show(statistics.speeds);
+      this.#draw();
+      await this.#speeds.show(this.#statistics.speeds);
     } catch (error) {
       this.#problem.say(error);
     }
   }
 
-  #showStatistics({ percentiles, trends, agents }) {
+  #summary({ percentiles, trends, agents }) {
     const stages = Object.keys(percentiles);
-    const opened = this.#statistics.querySelector('details')?.open ?? false;
-    this.#statistics.replaceChildren();
-    if (stages.length === 0) return;
-    const details = element('details');
-    details.open = opened;
+    if (stages.length === 0) return nothing;
     const total = percentiles[TOTAL];
     const gist = total
       ? t('log.gist', { half: formatDuration(total[50] || 1), most: formatDuration(total[99] || 1) })
       : t('log.stages');
-    details.append(element('summary', '', gist), this.#table(stages, percentiles, trends));
-    if (agents.length) {
-      const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${formatNumber(count)}`);
-      details.append(element('p', 'panel-lead', t('log.byAgent', { counts: counts.join(', ') })));
-    }
-    this.#statistics.append(details);
-  }
-
-  #table(stages, percentiles, trends) {
-    const table = element('table', 'percentiles');
-    const head = element('tr');
-    for (const name of [t('log.stage'), ...['50', '90', '99'].map((share) => t('log.below', { share })), t('log.trend')]) {
-      const cell = element('th', '', name);
-      cell.scope = 'col';
-      head.append(cell);
-    }
-    table.createTHead().append(head);
-    const body = table.createTBody();
-    for (const stage of [...stages.filter((name) => name !== TOTAL), ...stages.filter((name) => name === TOTAL)]) {
-      const name = element('th', '', stageName(stage));
-      name.scope = 'row';
-      const row = body.insertRow();
-      row.append(name, ...[50, 90, 99].map((p) => element('td', '', formatMeasured(percentiles[stage][p]))));
-      row.append(element('td', '', trendOf(trends[stage])));
-    }
-    return table;
+    const counts = agents.map(([agent, count]) => `${this.#title(agent)} ${formatNumber(count)}`);
+    return html`
+      <details>
+        <summary>${gist}</summary>
+        ${tableOf(stages, percentiles, trends)}
+        ${agents.length ? html`<p class="panel-lead">${t('log.byAgent', { counts: counts.join(', ') })}</p>` : nothing}
+      </details>`;
   }
 
   #title(agent) {
     return this.#titles.get(agent) ?? agent;
   }
+}
+
+function tableOf(stages, percentiles, trends) {
+  const columns = [t('log.stage'), ...['50', '90', '99'].map((share) => t('log.below', { share })), t('log.trend')];
+  const rows = [...stages.filter((name) => name !== TOTAL), ...stages.filter((name) => name === TOTAL)];
+  return html`
+    <table class="percentiles">
+      <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+      <tbody>${rows.map((stage) => html`
+        <tr>
+          <th scope="row">${stageName(stage)}</th>
+          ${[50, 90, 99].map((share) => html`<td>${formatMeasured(percentiles[stage][share])}</td>`)}
+          <td>${trendOf(trends[stage])}</td>
+        </tr>`)}</tbody>
+    </table>`;
 }
 
 /** "12% slower" than in the first hour that is logged; nothing if there is only one. */

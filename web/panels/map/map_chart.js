@@ -1,4 +1,5 @@
 /** The map of the requests as a scatter plot by Chart.js: datasets, symbols, the agents' names, and the texts of points. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
 import { themeColour } from '../../shell/theme.js';
@@ -82,6 +83,7 @@ export class MapChart {
   symbol(index) {
     const size = 16;
     const canvas = element('canvas', 'map-symbol');
+    canvas.setAttribute('aria-hidden', 'true');
     canvas.width = canvas.height = size * devicePixelRatio;
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
     context.scale(devicePixelRatio, devicePixelRatio);
@@ -141,9 +143,7 @@ export class MapChart {
     this.#tip.hidden = !point;
     if (!point) return;
     const { text, source } = point.raw;
-    const about = element('p', 'map-tip-about');
-    about.append(element('b', '', point.dataset.label), ` · ${t(`map.source_${source}`)}`);
-    this.#tip.replaceChildren(about, element('p', 'map-tip-text', text));
+    render(html`<p class="map-tip-about"><b>${point.dataset.label}</b> · ${t(`map.source_${source}`)}</p><p class="map-tip-text">${text}</p>`, this.#tip);
     const { x, y } = point.element;
     const { offsetWidth: width, offsetHeight: height } = this.#tip;
     const above = y - height - 12;

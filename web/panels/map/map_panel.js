@@ -1,6 +1,8 @@
 /** The map of the patterns: every request that routing knows as a point, and a legend that counts them. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
+import { repeat } from '../../vendor/lit-html/directives/repeat.js';
 import { t } from '../../i18n/i18n.js';
-import { button, element, ProblemLine } from '../../common/dom.js';
+import { element, ProblemLine } from '../../common/dom.js';
 import { formatNumber } from '../../common/format.js';
 import { loadScript, loadStyles } from '../../common/page_files.js';
 import { onThemeChange } from '../../shell/theme.js';
@@ -15,28 +17,34 @@ export class MapPanel {
   #hiddenSources = new Set();
   #unwatchTheme = () => {};
   #onTheme = () => this.#draw();
-  #status = element('p', 'panel-lead');
+  #root;
+  #status = '';
   #problem = new ProblemLine();
-  #again;
-  #figure = element('div', 'map-figure');
+  #hasFailed = false;
+  #isZoomed = false;
   #box = element('div', 'map-box');
-  #whole;
-  #legend = element('div', 'map-legend');
 
   /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory */
   constructor(root, memory) {
+    this.#root = root;
     this.#memory = memory;
-    this.#again = button(t('map.again'), 'quiet', () => this.refresh());
-    this.#again.hidden = true;
-    this.#status.setAttribute('role', 'status');
     this.#box.tabIndex = 0;
     this.#box.setAttribute('role', 'group');
     this.#box.setAttribute('aria-label', t('map.box'));
-    const plot = element('div', 'map-plot');
-    plot.append(this.#box, this.#zoomButtons());
-    this.#figure.append(plot, this.#legend);
-    this.#figure.hidden = true;
-    root.append(element('p', 'panel-lead', t('map.about')), this.#status, this.#problem.element, this.#again, this.#figure);
+    this.#render();
+  }
+
+  #render() {
+    const map = this.#map ?? [], chart = this.#chart;
+    render(html`
+      <p class="panel-lead">${t('map.about')}</p>
+      <p class="panel-lead" role="status">${this.#status}</p>
+      ${this.#problem.element}
+      <button type="button" class="quiet" ?hidden=${!this.#hasFailed} @click=${() => this.refresh()}>${t('map.again')}</button>
+      <div class="map-figure" ?hidden=${!map.length}>
+        <div class="map-plot">${this.#box}${this.#zoomButtons()}</div>
+        <div class="map-legend">${chart && map.length ? this.#legend(map, chart) : nothing}</div>
+      </div>`, this.#root);
   }
 
   async show() {
@@ -49,12 +57,13 @@ export class MapPanel {
     this.#unwatchTheme();
     this.#chart?.destroy();
     this.#chart = null;
+    this.#isZoomed = false;
   }
 
   /** Load the points again. */
   async refresh() {
     const run = (this.#run += 1);
-    if (!this.#map) this.#status.textContent = t('map.drawing');
+    if (!this.#map) this.#say(t('map.drawing'));
     try {
       const [map, { agents }] = await Promise.all([
         this.#memory.map(), this.#memory.info(), loadScript('vendor/chart.umd.min.js'), loadStyles('panels/map/map.css'),
@@ -62,80 +71,70 @@ export class MapPanel {
       if (run !== this.#run) return;
       this.#map = byAgent(map, agents);
       this.#problem.say(null);
-      this.#again.hidden = true;
+      this.#hasFailed = false;
       this.#draw();
     } catch (error) {
       if (run !== this.#run) return;
       this.#problem.say(error);
-      this.#again.hidden = false;
-      if (!this.#map) this.#status.textContent = '';
+      this.#hasFailed = true;
+      this.#say(this.#map ? this.#status : '');
     }
+  }
+
+  #say(status) {
+    this.#status = status;
+    this.#render();
   }
 
   #draw() {
     const map = this.#map ?? [];
     const { requests, own } = count(map);
-    this.#figure.hidden = requests === 0;
-    if (requests === 0) return void (this.#status.textContent = `${t('map.empty')} ${t('map.nothingOwn')}`);
-    this.#status.textContent = own ? '' : t('map.nothingOwn');
-    this.#chart ??= new MapChart(Chart, this.#box, (zoomed) => (this.#whole.disabled = !zoomed));
+    if (requests === 0) return this.#say(`${t('map.empty')} ${t('map.nothingOwn')}`);
+    this.#chart ??= new MapChart(Chart, this.#box, (isZoomed) => {
+      this.#isZoomed = isZoomed;
+      this.#render();
+    });
+    this.#say(own ? '' : t('map.nothingOwn')); // the box has a size now
     const summary = t('map.ofAgents', { count: map.length, requests: `${formatNumber(requests)} ${t('map.requests', { count: requests })}` });
     const agents = map.map((agent) => ({ ...agent, shown: !this.#hiddenAgents.has(agent.id) }));
     this.#chart.show(agents, this.#hiddenSources, summary);
-    this.#drawLegend(map, this.#chart, { requests, own });
   }
 
-  #drawLegend(map, chart, { requests, own }) {
-    const focused = /** @type {HTMLElement|null} */ (document.activeElement)?.dataset.entry;
-    const sources = element('ul');
-    sources.append(this.#entry(this.#hiddenSources, 'shipped', t('map.shipped'), requests - own, mark('shipped')));
-    if (own) sources.append(this.#entry(this.#hiddenSources, 'own', t('map.yours'), own, mark('own')));
-    const agents = element('ul');
-    for (const { id, title, index, points } of map) {
-      agents.append(this.#entry(this.#hiddenAgents, id, title, points.length, chart.symbol(index)));
-    }
-    const all = this.#hiddenAgents.size ? t('map.showAll') : t('map.hideAll');
-    const toggle = button(all, 'link', () => {
+  #legend(map, chart) {
+    const { requests, own } = count(map);
+    const toggleAll = () => {
       this.#hiddenAgents = new Set(this.#hiddenAgents.size ? [] : map.map(({ id }) => id));
       this.#draw();
-    });
-    toggle.dataset.entry = 'all';
-    this.#legend.replaceChildren(sources, agents, toggle);
-    const entry = focused && this.#legend.querySelector(`[data-entry="${CSS.escape(focused)}"]`);
-    if (entry) /** @type {HTMLElement} */ (entry).focus();
+    };
+    return html`
+      <ul>
+        ${this.#entry(this.#hiddenSources, 'shipped', t('map.shipped'), requests - own, mark('shipped'))}
+        ${own ? this.#entry(this.#hiddenSources, 'own', t('map.yours'), own, mark('own')) : nothing}
+      </ul>
+      <ul>${repeat(map, ({ id }) => id, ({ id, title, index, points }) => (
+        this.#entry(this.#hiddenAgents, id, title, points.length, chart.symbol(index))))}</ul>
+      <button type="button" class="link" data-entry="all" @click=${toggleAll}>${this.#hiddenAgents.size ? t('map.showAll') : t('map.hideAll')}</button>`;
   }
 
   /** A line of the legend, which toggles its agent. */
   #entry(hidden, name, title, number, symbol) {
-    const entry = button('', 'map-entry', () => {
+    const toggle = () => {
       if (!hidden.delete(name)) hidden.add(name);
       this.#draw();
-    });
-    entry.dataset.entry = name;
-    entry.setAttribute('aria-pressed', String(!hidden.has(name)));
-    symbol.setAttribute('aria-hidden', 'true');
-    const counted = element('span', 'map-count', formatNumber(number));
-    counted.append(element('span', 'visually-hidden', ` ${t('map.requests', { count: number })}`));
-    entry.append(symbol, element('span', 'map-name', title), counted);
-    const line = element('li');
-    line.append(entry);
-    return line;
+    };
+    return html`
+      <li><button type="button" class="map-entry" data-entry=${name} aria-pressed=${String(!hidden.has(name))} @click=${toggle}>${
+        symbol}<span class="map-name">${title}</span><span class="map-count">${formatNumber(number)}<span class="visually-hidden"> ${
+        t('map.requests', { count: number })}</span></span></button></li>`;
   }
 
   #zoomButtons() {
-    const group = element('div', 'map-zoom');
-    const make = (label, text, run) => {
-      const made = button(text, 'quiet', run);
-      made.setAttribute('aria-label', label);
-      made.title = label;
-      return made;
-    };
-    this.#whole = make(t('map.wholeTitle'), t('map.whole'), () => this.#chart?.showAll());
-    this.#whole.disabled = true;
-    group.append(
-      make(t('map.zoomIn'), '+', () => this.#chart?.zoomIn()), make(t('map.zoomOut'), '−', () => this.#chart?.zoomOut()), this.#whole,
-    );
-    return group;
+    const choice = (label, text, run, isDisabled = false) => html`
+      <button type="button" class="quiet" aria-label=${label} title=${label} ?disabled=${isDisabled} @click=${run}>${text}</button>`;
+    return html`
+      <div class="map-zoom">${choice(t('map.zoomIn'), '+', () => this.#chart?.zoomIn())}${
+        choice(t('map.zoomOut'), '−', () => this.#chart?.zoomOut())}${
+        choice(t('map.wholeTitle'), t('map.whole'), () => this.#chart?.showAll(), !this.#isZoomed)}</div>`;
   }
 }
 
@@ -159,5 +158,5 @@ function count(agents) {
 }
 
 function mark(kind) {
-  return element('span', `map-mark map-mark-${kind}`);
+  return html`<span class="map-mark map-mark-${kind}" aria-hidden="true"></span>`;
 }

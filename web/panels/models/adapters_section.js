@@ -1,34 +1,41 @@
 /** The adapters in Settings, Model: which one the model answers with, and what can be done with each. */
+import { nothing } from '../../vendor/lit-html/lit-html.js';
+import { repeat } from '../../vendor/lit-html/directives/repeat.js';
 import { formatBytes, formatShare } from '../../common/format.js';
 import { t } from '../../i18n/i18n.js';
-import { part } from '../../common/dom.js';
 import { readAdapter } from '../../storage/adapter_store.js';
 import { saveFile } from '../../common/file_download.js';
 import { listRow } from './list_row.js';
 
 export class AdaptersSection {
-  #list;
   #adapters;
+  #draw;
   #try;
+  #list = /** @type {any[]|null} */ (null); // null: not known yet
 
   /**
-   * @param {HTMLElement} root
    * @param {import('./adapters.js').Adapters} adapters
+   * @param {() => void} draw draws the rows
    * @param {(run: () => Promise<void>) => Promise<void>} tryTo shows errors
    */
-  constructor(root, adapters, tryTo) {
-    this.#list = part(root, 'ul', HTMLElement);
+  constructor(adapters, draw, tryTo) {
     this.#adapters = adapters;
+    this.#draw = draw;
     this.#try = tryTo;
   }
 
   async show() {
-    const list = await this.#adapters.list();
+    this.#list = await this.#adapters.list();
+    this.#draw();
+  }
+
+  get rows() {
+    if (!this.#list) return nothing;
     const { current } = this.#adapters;
     const none = listRow({
       title: t('models.noAdapter'), about: t('models.noAdapterAbout'), inUse: current === null, use: () => this.#use(null),
     });
-    this.#list.replaceChildren(none, ...list.map((facts) => this.#row(facts, current)));
+    return [none, repeat(this.#list, ({ sha256 }) => sha256, (facts) => this.#row(facts, current))];
   }
 
   #row(facts, current) {

@@ -1,55 +1,64 @@
 /** The hosts that models may come from: those of the site's list, and those that the user allows. */
+import { html, nothing } from '../../vendor/lit-html/lit-html.js';
 import { addedHosts, addHost, removeHost } from '../../downloads/added_hosts.js';
 import { readCatalog } from '../../downloads/hub.js';
 import { t } from '../../i18n/i18n.js';
-import { button, element, part } from '../../common/dom.js';
+import { named } from './list_row.js';
 
 export class HostsSection {
-  #list;
-  #root;
+  #draw;
   #try;
   #listed = /** @type {string[]} */ ([]);
 
-  /** @param {HTMLDetailsElement} root @param {(run: () => Promise<void>) => Promise<void>} tryTo shows errors */
-  constructor(root, tryTo) {
-    this.#root = root;
+  /** @param {() => void} draw draws the template @param {(run: () => Promise<void>) => Promise<void>} tryTo shows errors */
+  constructor(draw, tryTo) {
+    this.#draw = draw;
     this.#try = tryTo;
-    this.#list = part(root, 'ul', HTMLElement);
-    const form = part(root, 'form', HTMLFormElement), host = part(root, 'input', HTMLInputElement);
-    form.addEventListener('submit', (event) => {
-      event.preventDefault();
-      tryTo(async () => {
-        addHost(host.value);
-        host.value = '';
-        this.show();
-      });
-    });
-    root.addEventListener('toggle', () => root.open && tryTo(async () => {
-      ({ hosts: this.#listed } = await readCatalog());
-      this.show();
-    }));
   }
 
-  show() {
-    if (!this.#root.open) return;
+  get template() {
     const added = addedHosts();
-    const rows = [...this.#listed.filter((entry) => !added.includes(entry)).map((entry) => row(entry)), ...added.map((entry) => {
-      const remove = button(t('models.remove'), 'quiet', () => this.#try(async () => {
-        removeHost(entry);
-        this.show();
-      }));
-      remove.setAttribute('aria-label', `${t('models.remove')} ${entry}`);
-      return row(entry, remove);
-    })];
-    this.#list.replaceChildren(...rows);
+    const remove = (entry) => this.#try(async () => {
+      removeHost(entry);
+      this.#draw();
+    });
+    const allow = (event) => {
+      event.preventDefault();
+      const host = event.target.querySelector('input');
+      this.#try(async () => {
+        addHost(host.value);
+        host.value = '';
+        this.#draw();
+      });
+    };
+    const look = ({ target }) => target.open && this.#try(async () => {
+      ({ hosts: this.#listed } = await readCatalog());
+      this.#draw();
+    });
+    return html`
+      <details class="models-hosts" @toggle=${look}>
+        <summary>${t('models.hosts')}</summary>
+        <ul aria-label=${t('models.hostList')}>
+          ${this.#listed.filter((entry) => !added.includes(entry)).map((entry) => row(entry))}
+          ${added.map((entry) => row(entry, named(t('models.remove'), entry, () => remove(entry))))}
+        </ul>
+        ${addressForm('models-host', t('models.host'), t('models.hostExample'), t('models.allow'), allow)}
+      </details>`;
   }
 }
 
-/** @param {string} entry @param {HTMLElement} [action] */
-function row(entry, action) {
-  const made = element('li');
-  const words = element('div', 'models-words');
-  words.append(entry.startsWith('*.') ? t('models.everyHost', { host: entry.slice(2) }) : entry);
-  made.append(words, ...action ? [action] : []);
-  return made;
+/** A form of one line. @param {(event: any) => void} submit */
+export function addressForm(id, label, example, action, submit) {
+  return html`
+    <form @submit=${submit}>
+      <label for=${id}>${label}</label>
+      <input id=${id} type="text" placeholder=${example} autocomplete="off" autocapitalize="off" spellcheck="false" required>
+      <button class="quiet" type="submit">${action}</button>
+    </form>`;
+}
+
+/** @param {string} entry @param {unknown} [action] a template */
+function row(entry, action = nothing) {
+  const words = entry.startsWith('*.') ? t('models.everyHost', { host: entry.slice(2) }) : entry;
+  return html`<li><div class="models-words">${words}</div>${action}</li>`;
 }

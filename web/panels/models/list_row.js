@@ -1,27 +1,21 @@
 /** A row of the lists of models and adapters. */
+import { html, nothing } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
 import { askingButton } from '../../common/confirmation.js';
-import { button, element } from '../../common/dom.js';
 
 /**
  * @param {{title: string, about: string, inUse?: boolean, use?: (() => void)|null, save?: (() => void)|null, remove?: (() =>
- *   void)|null}} what null: the action is not available
+ *   void)|null, more?: unknown}} what null: the action is not available; more: a template of another action
  */
-export function listRow({ title, about, inUse = false, use = null, save = null, remove = null }) {
-  const row = element('li');
-  const words = element('div', 'models-words');
-  words.append(element('strong', '', title), element('small', '', about));
-  const actions = element('div', 'models-row-actions');
-  if (inUse) actions.append(element('span', 'models-in-use', t('models.inUse')));
-  else if (use) actions.append(named(button(t('models.use'), 'quiet', use), `${t('models.use')} ${title}`));
-  if (save) actions.append(named(button(t('models.save'), 'quiet', save), `${t('models.save')} ${title}`));
-  if (remove) actions.append(askingButton(t('models.delete'), () => t('models.deleteAsked', { title }), t('models.delete'), remove));
-  row.append(words, actions);
-  return row;
+export function listRow({ title, about, inUse = false, use = null, save = null, remove = null, more = nothing }) {
+  const asked = { label: t('models.delete'), question: t('models.deleteAsked', { title }), yes: t('models.delete') };
+  const state = inUse ? html`<span class="models-in-use">${t('models.inUse')}</span>` : use ? named(t('models.use'), title, use) : nothing;
+  return html`
+    <li><div class="models-words"><strong>${title}</strong><small>${about}</small></div><div class="models-row-actions">${state}${
+      save ? named(t('models.save'), title, save) : nothing}${remove ? askingButton({ ...asked, run: remove }) : nothing}${more}</div></li>`;
 }
 
-/** @template {HTMLElement} T @param {T} made @param {string} label for screen readers @returns {T} */
-export function named(made, label) {
-  made.setAttribute('aria-label', label);
-  return made;
+/** A button that names its row for screen readers. @param {string} action @param {string} title @param {() => unknown} run */
+export function named(action, title, run) {
+  return html`<button type="button" class="quiet" aria-label=${`${action} ${title}`} @click=${run}>${action}</button>`;
 }

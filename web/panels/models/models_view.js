@@ -2,7 +2,8 @@
  * The models of Settings, Model: those that this browser keeps, those that the hub has, the user's own file, and adapters. Only
  * opening the hub's list and downloading from it use the network.
  */
-import { html, render } from '../../vendor/lit-html/lit-html.js';
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
+import { repeat } from '../../vendor/lit-html/directives/repeat.js';
 import { t } from '../../i18n/i18n.js';
 import { button, element, part, ProblemLine } from '../../common/dom.js';
 import { formatBytes } from '../../common/format.js';
@@ -16,7 +17,7 @@ import { broughtModels, removeModel } from '../../storage/model_store.js';
 import { userError } from '../../common/user_error.js';
 import { advise, progressWords } from './advice.js';
 import { AdaptersSection } from './adapters_section.js';
-import { HostsSection } from './hosts_section.js';
+import { addressForm, HostsSection } from './hosts_section.js';
 import { listRow, named } from './list_row.js';
 
 const OF_ADAPTERS = /\.(safetensors|json)$|^adapter_model\.bin$/i; // an adapter may also be a GGUF file, whose header says so
@@ -28,49 +29,30 @@ const OF_ADAPTERS = /\.(safetensors|json)$|^adapter_model\.bin$/i; // an adapter
 
 export class ModelsView {
   element = element('section', 'models');
-  #parts;
   #problem = new ProblemLine();
-  #keeper = new ModelKeeper(() => this.#showProgress());
+  #keeper = new ModelKeeper(() => this.#draw());
   #page;
   #catalog = /** @type {import('../../downloads/hub.js').Catalog|null} */ (null);
   #listed = /** @type {Map<string, Listed>} */ (new Map()); // keyed by the entry's name
   #site = /** @type {Awaited<ReturnType<typeof siteModel>>|null} */ (null);
-  #asking = false;
+  #brought = /** @type {Awaited<ReturnType<typeof broughtModels>>} */ ([]);
+  #room = { quota: 0, usage: 0 };
+  #isThere = false; // the lists are known
+  #isAsking = false; // the hub
+  #isAdding = false; // an adapter
   #hosts;
-  #adapters;
   #kept;
 
   /** @param {import('./models.js').Models} page */
   constructor(page) {
     this.#page = page;
-    const root = this.element;
-    root.id = 'models';
-    root.setAttribute('aria-labelledby', 'models-title');
-    render(skeleton(), root);
-    const find = (name) => part(root, `.models-${name}`, HTMLElement);
-    this.#parts = {
-      advice: find('advice'), kept: find('kept'), adding: find('adding'), hub: part(root, '.models-hub', HTMLDetailsElement), offered: find('offered'),
-      asking: find('asking'), unreachable: find('unreachable'), progress: find('progress'), words: find('progress-words'),
-      bar: part(root, '.models-progress progress', HTMLProgressElement), room: find('room'),
-      file: part(root, 'input[type=file]', HTMLInputElement),
-    };
-    find('problems').append(this.#problem.element);
-    this.#hosts = new HostsSection(part(root, '.models-hosts', HTMLDetailsElement), (run) => this.#try(run));
-    this.#adapters = page.adapters;
-    this.#kept = new AdaptersSection(find('adapters'), page.adapters, (run) => this.#try(run));
+    const draw = () => this.#draw(), tryTo = (run) => this.#try(run);
+    this.#hosts = new HostsSection(draw, tryTo);
+    this.#kept = new AdaptersSection(page.adapters, draw, tryTo);
     page.adapters.onChange(() => this.#isSeen && this.#kept.show());
-    for (const name of ['open', 'add']) find(name).addEventListener('click', () => this.#parts.file.click());
-    find('stop').addEventListener('click', () => this.#keeper.stop());
-    this.#parts.file.addEventListener('change', () => {
-      const files = [...this.#parts.file.files ?? []];
-      this.#parts.file.value = '';
-      if (files.length) this.openFiles(files);
-    });
-    part(this.#parts.hub, 'form', HTMLFormElement).addEventListener('submit', (event) => {
-      event.preventDefault();
-      this.#try(() => this.#downloadNamed(part(this.#parts.hub, 'input', HTMLInputElement)));
-    });
-    this.#parts.hub.addEventListener('toggle', () => this.#parts.hub.open && this.#try(() => this.#askHub()));
+    this.element.id = 'models';
+    this.element.setAttribute('aria-labelledby', 'models-title');
+    this.#draw();
   }
 
   show() {
@@ -117,11 +99,13 @@ export class ModelsView {
 
   async #addAdapter(files) {
     askToPersist();
-    this.#parts.adding.hidden = false;
+    this.#isAdding = true;
+    this.#draw();
     try {
-      await this.#adapters.add(files);
+      await this.#page.adapters.add(files);
     } finally {
-      this.#parts.adding.hidden = true;
+      this.#isAdding = false;
+      this.#draw();
     }
   }
 
@@ -132,15 +116,13 @@ export class ModelsView {
   }
 
   async #show() {
-    const { chosen } = this.#page;
-    const brought = await broughtModels();
+    this.#brought = await broughtModels();
     this.#site ??= await siteModel().catch(() => null); // without the site's list its name is unknown
-    this.#parts.kept.replaceChildren(this.#siteRow(this.#site, chosen), ...brought.map((model) => this.#keptRow(model, chosen)));
-    this.#showOffered(brought);
-    this.#hosts.show();
+    this.#isThere = true;
+    this.#draw();
     await this.#kept.show();
-    const { quota, usage } = await room();
-    this.#parts.room.textContent = quota ? t('models.room', { used: formatBytes(usage), left: formatBytes(quota - usage) }) : '';
+    this.#room = await room();
+    this.#draw();
   }
 
   #siteRow(model, running) {
@@ -164,9 +146,9 @@ export class ModelsView {
   // ---- the hub ----
 
   async #askHub() {
-    if (this.#asking) return;
-    this.#asking = true;
-    this.#parts.asking.hidden = false;
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    this.#draw();
     try {
       const catalog = (this.#catalog ??= await readCatalog());
       const problems = /** @type {(Error & {said?: import('../../common/message.js').Message|string})[]} */ ([]);
@@ -184,8 +166,8 @@ export class ModelsView {
       if (this.#isUnreachable) return;
       if (problems.length) throw userError('DownloadError', problems[0].said ?? problems[0].message);
     } finally {
-      this.#asking = false;
-      this.#parts.asking.hidden = true;
+      this.#isAsking = false;
+      this.#draw();
     }
   }
 
@@ -194,26 +176,23 @@ export class ModelsView {
     return this.#listed.size > 0 && [...this.#listed.values()].every((said) => said === 'unknown');
   }
 
-  #showOffered(brought) {
-    const catalog = this.#catalog;
-    if (!catalog) return;
-    const rows = catalog.models.map((entry) => {
+  /** @param {import('../../downloads/hub.js').Catalog} catalog */
+  #offered(catalog) {
+    return catalog.models.map((entry) => {
       const listed = this.#listed.get(entry.name) ?? 'unknown';
-      const there = typeof listed === 'object' ? brought.find(({ sha256 }) => sha256 === listed.sha256) : null;
-      return there?.complete ? null : this.#offeredRow(catalog, entry, listed, there?.have ?? 0);
+      const there = typeof listed === 'object' ? this.#brought.find(({ sha256 }) => sha256 === listed.sha256) : null;
+      return there?.complete ? nothing : this.#offeredRow(catalog, entry, listed, there?.have ?? 0);
     });
-    this.#parts.unreachable.hidden = !this.#isUnreachable;
-    if (this.#isUnreachable) this.#parts.unreachable.textContent = t('models.unreachable', { host: new URL(catalog.hub).host });
-    this.#parts.offered.hidden = this.#isUnreachable;
-    this.#parts.offered.replaceChildren(...rows.filter((row) => row !== null));
+  }
+
+  /** @param {import('../../downloads/hub.js').Catalog} catalog */
+  #advice(catalog) {
     const offered = catalog.models.flatMap((entry) => {
       const listed = this.#listed.get(entry.name);
       return typeof listed === 'object' ? [{ ...entry, ...listed }] : [];
     });
     const gigabytes = /** @type {any} */ (navigator).deviceMemory ?? 8;
-    const advice = advise(this.#page.measured, offered, gigabytes * 1e9);
-    this.#parts.advice.textContent = advice ?? '';
-    this.#parts.advice.hidden = !advice;
+    return advise(this.#page.measured, offered, gigabytes * 1e9);
   }
 
   /**
@@ -222,12 +201,9 @@ export class ModelsView {
    */
   #offeredRow(catalog, entry, listed, have) {
     const size = listed === 'gone' ? t('models.gone') : listed === 'unknown' ? t('models.sizeUnknown') : formatBytes(listed.bytes);
-    const row = listRow({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}` });
-    if (typeof listed !== 'object') return row;
     const label = t(have ? 'models.continue' : 'models.download');
-    const get = button(label, 'quiet', () => this.#try(() => this.#download(catalog, entry, listed)));
-    part(row, '.models-row-actions', HTMLElement).append(named(get, `${label} ${entry.title}`));
-    return row;
+    const more = typeof listed === 'object' ? named(label, entry.title, () => this.#try(() => this.#download(catalog, entry, listed))) : nothing;
+    return listRow({ title: entry.title, about: `${size} · ${entry.licence} · ${entry.good_at}`, more });
   }
 
   async #download(catalog, entry, listed) {
@@ -236,7 +212,7 @@ export class ModelsView {
     await this.#show();
   }
 
-  /** A file of the hub that is not in the list. */
+  /** A file of the hub that is not in the list. @param {HTMLInputElement} field */
   async #downloadNamed(field) {
     const catalog = (this.#catalog ??= await readCatalog());
     const entry = entryOf(catalog, field.value);
@@ -246,16 +222,70 @@ export class ModelsView {
     field.value = '';
   }
 
-  // ---- progress, problems ----
+  // ---- its elements ----
 
-  #showProgress() {
-    const { bringing } = this.#keeper;
-    this.#parts.progress.hidden = !bringing;
+  #draw() {
+    const { bringing } = this.#keeper, { quota, usage } = this.#room;
+    const pick = () => part(this.element, 'input[type=file]', HTMLElement).click();
+    const advice = this.#catalog && this.#advice(this.#catalog);
     this.element.toggleAttribute('data-bringing', bringing !== null);
-    if (!bringing) return;
-    this.#parts.words.textContent = bringing.total ? `${bringing.title}: ${progressWords(bringing)}` : bringing.title;
-    if (bringing.total) this.#parts.bar.value = bringing.done / bringing.total;
-    else this.#parts.bar.removeAttribute('value');
+    render(html`
+      <h3 id="models-title" tabindex="-1">${t('models.title')}</h3>
+      <p class="panel-lead">${t('models.about')}</p>
+      <p class="models-advice" ?hidden=${!advice}>${advice ?? ''}</p>
+      <ul class="models-kept" aria-label=${t('models.kept')}>${this.#isThere ? this.#keptRows() : nothing}</ul>
+      <div class="models-actions">
+        ${button(t('models.open'), 'models-open quiet', pick)}
+        <p class="models-room">${quota ? t('models.room', { used: formatBytes(usage), left: formatBytes(quota - usage) }) : ''}</p>
+        <input type="file" multiple aria-label=${t('models.fileLabel')} hidden @change=${(event) => this.#onFiles(event.target)}>
+      </div>
+      ${this.#hub()}
+      ${this.#hosts.template}
+      <section class="models-adapters" aria-labelledby="adapters-title">
+        <h3 id="adapters-title">${t('models.adapters')}</h3>
+        <p class="panel-lead">${t('models.adaptersAbout')}</p>
+        <ul aria-label=${t('models.adapters')}>${this.#kept.rows}</ul>
+        <p class="models-adding" role="status" ?hidden=${!this.#isAdding}>${t('models.adding')}</p>
+        ${button(t('models.add'), 'models-add quiet', pick)}
+      </section>
+      <div class="models-state">
+        <div class="models-problems">${this.#problem.element}</div>
+        <div class="models-progress" ?hidden=${!bringing}>
+          <p class="models-progress-words" id="models-progress">${bringing ? wordsOf(bringing) : ''}</p>
+          <progress aria-labelledby="models-progress" max="1" value=${bringing?.total ? bringing.done / bringing.total : bringing ? nothing : 0}></progress>
+          ${button(t('models.stop'), 'models-stop quiet', () => this.#keeper.stop())}
+        </div>
+      </div>`, this.element);
+  }
+
+  #keptRows() {
+    const { chosen } = this.#page;
+    return [this.#siteRow(this.#site, chosen), repeat(this.#brought, ({ sha256 }) => sha256, (model) => this.#keptRow(model, chosen))];
+  }
+
+  #hub() {
+    const catalog = this.#catalog, isUnreachable = this.#isUnreachable;
+    const ask = (event) => {
+      event.preventDefault();
+      this.#try(() => this.#downloadNamed(event.target.querySelector('input')));
+    };
+    return html`
+      <details class="models-hub" @toggle=${(event) => event.target.open && this.#try(() => this.#askHub())}>
+        <summary>${t('models.hub')}</summary>
+        <p class="models-privacy">${t('models.privacy')}</p>
+        <p class="models-asking" role="status" ?hidden=${!this.#isAsking}>${t('models.asking')}</p>
+        <p class="models-unreachable" role="status" ?hidden=${!isUnreachable}>${
+          catalog && isUnreachable ? t('models.unreachable', { host: new URL(catalog.hub).host }) : ''}</p>
+        <ul class="models-offered" aria-label=${t('models.offered')} ?hidden=${isUnreachable}>${catalog ? this.#offered(catalog) : nothing}</ul>
+        ${addressForm('models-named', t('models.named'), t('models.namedExample'), t('models.download'), ask)}
+      </details>`;
+  }
+
+  /** @param {HTMLInputElement} field */
+  #onFiles(field) {
+    const files = [...field.files ?? []];
+    field.value = '';
+    if (files.length) this.openFiles(files);
   }
 
   async #try(run) {
@@ -269,54 +299,9 @@ export class ModelsView {
   }
 }
 
-/** Its elements; the contents of the lists come later. */
-function skeleton() {
-  return html`
-    <h3 id="models-title" tabindex="-1">${t('models.title')}</h3>
-    <p class="panel-lead">${t('models.about')}</p>
-    <p class="models-advice" hidden></p>
-    <ul class="models-kept" aria-label=${t('models.kept')}></ul>
-    <div class="models-actions">
-      <button class="models-open quiet" type="button">${t('models.open')}</button>
-      <p class="models-room"></p>
-      <input type="file" multiple aria-label=${t('models.fileLabel')} hidden>
-    </div>
-    <details class="models-hub">
-      <summary>${t('models.hub')}</summary>
-      <p class="models-privacy">${t('models.privacy')}</p>
-      <p class="models-asking" role="status" hidden>${t('models.asking')}</p>
-      <p class="models-unreachable" role="status" hidden></p>
-      <ul class="models-offered" aria-label=${t('models.offered')}></ul>
-      <form>
-        <label for="models-named">${t('models.named')}</label>
-        <input id="models-named" type="text" placeholder=${t('models.namedExample')} autocomplete="off" autocapitalize="off" spellcheck="false" required>
-        <button class="quiet" type="submit">${t('models.download')}</button>
-      </form>
-    </details>
-    <details class="models-hosts">
-      <summary>${t('models.hosts')}</summary>
-      <ul aria-label=${t('models.hostList')}></ul>
-      <form>
-        <label for="models-host">${t('models.host')}</label>
-        <input id="models-host" type="text" placeholder=${t('models.hostExample')} autocomplete="off" autocapitalize="off" spellcheck="false" required>
-        <button class="quiet" type="submit">${t('models.allow')}</button>
-      </form>
-    </details>
-    <section class="models-adapters" aria-labelledby="adapters-title">
-      <h3 id="adapters-title">${t('models.adapters')}</h3>
-      <p class="panel-lead">${t('models.adaptersAbout')}</p>
-      <ul aria-label=${t('models.adapters')}></ul>
-      <p class="models-adding" role="status" hidden>${t('models.adding')}</p>
-      <button class="models-add quiet" type="button">${t('models.add')}</button>
-    </section>
-    <div class="models-state">
-      <div class="models-problems"></div>
-      <div class="models-progress" hidden>
-        <p class="models-progress-words" id="models-progress"></p>
-        <progress aria-labelledby="models-progress" max="1" value="0"></progress>
-        <button class="models-stop quiet" type="button">${t('models.stop')}</button>
-      </div>
-    </div>`;
+/** @param {import('../../downloads/model_keeper.js').Bringing} bringing */
+function wordsOf(bringing) {
+  return bringing.total ? `${bringing.title}: ${progressWords(bringing)}` : bringing.title;
 }
 
 /** The bytes that the page may store, and those that it stores; none if it may store nothing. */

@@ -1,10 +1,11 @@
 /** The learned patterns of requests: corrections and examples, each with the agent that such requests are for. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element } from '../../common/dom.js';
+import { button } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';
-import { agentSelect, labelled } from '../../common/edit_form.js';
+import { labelled } from '../../common/edit_form.js';
 import { RecordList } from '../record_list.js';
-import { actions, facts } from '../record_row.js';
+import { facts } from '../record_row.js';
 
 const SHIPPED = 'example';
 
@@ -26,7 +27,7 @@ export class RoutingPanel {
       render: (pattern, row) => this.#render(pattern, row),
       remove: (ids) => memory.removePatterns({ ids }),
     });
-    root.append(element('p', 'panel-lead', t('patterns.lead')), this.#list.element);
+    render(html`<p class="panel-lead">${t('patterns.lead')}</p>${this.#list.element}`, root);
   }
 
   show() {
@@ -46,33 +47,29 @@ export class RoutingPanel {
 
   #render(pattern, row) {
     const { text, agent, source, weight, uses, created, lastUsed, similarity } = pattern;
-    const to = element('b', 'record-agent', this.#title(agent));
-    const used = usedOf(uses, lastUsed);
-    return [
-      element('p', 'record-text', text),
-      facts(
-        to,
+    const isShipped = source === SHIPPED;
+    return html`
+      <p class="record-text">${text}</p>
+      ${facts(
+        html`<b class="record-agent">${this.#title(agent)}</b>`,
         similarity === null ? null : t('records.similar', { share: formatShare(similarity) }),
         t(`patterns.source_${source}`),
         weightOf(weight),
-        source === SHIPPED ? null : used,
-        t(source === SHIPPED ? 'patterns.since' : 'patterns.learned', { date: formatDate(created) }),
-      ),
-      source === SHIPPED
-        ? actions(row.deleteAction(t('patterns.resetAsk'), t('patterns.reset')))
-        : actions(row.action(t('records.edit'), () => this.#edit(pattern, row)), row.deleteAction()),
-    ];
+        isShipped ? null : usedOf(uses, lastUsed),
+        t(isShipped ? 'patterns.since' : 'patterns.learned', { date: formatDate(created) }),
+      )}
+      <div class="record-actions">
+        ${isShipped ? row.deleteAction(t('patterns.resetAsk'), t('patterns.reset'))
+          : [button(t('records.edit'), 'quiet', () => this.#edit(pattern, row)), row.deleteAction()]}
+      </div>`;
   }
 
   #edit({ id, text, agent }, row) {
-    const words = element('textarea');
-    words.value = text;
-    words.required = true;
-    const select = agentSelect(this.#agents, agent);
-    row.edit(
-      [labelled(t('patterns.request'), words), labelled(t('patterns.agent'), select)],
-      () => this.#memory.editPattern({ id, text: words.value.trim(), agent: select.value }),
-    );
+    const fields = [
+      labelled(t('patterns.request'), html`<textarea name="text" required .value=${text}></textarea>`),
+      labelled(t('patterns.agent'), agentMenu(this.#agents, agent)),
+    ];
+    row.edit(fields, (typed) => this.#memory.editPattern({ id, text: typed.text.trim(), agent: typed.agent }));
   }
 
   #title(agent) {
@@ -90,4 +87,10 @@ function weightOf(weight) {
 function usedOf(count, lastUsed) {
   if (!count) return t('records.unused');
   return lastUsed ? t('records.usedLast', { count, date: formatDate(lastUsed) }) : t('records.used', { count });
+}
+
+/** @param {{id: string, title: string}[]} agents @param {string} chosen may be an agent that no longer exists */
+function agentMenu(agents, chosen) {
+  const known = agents.some(({ id }) => id === chosen) ? agents : [{ id: chosen, title: chosen }, ...agents];
+  return html`<select name="agent">${known.map(({ id, title }) => html`<option value=${id} ?selected=${id === chosen}>${title}</option>`)}</select>`;
 }

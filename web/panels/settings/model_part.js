@@ -1,4 +1,5 @@
 /** Settings, Model: works in every state of the memory, and even if no model could be loaded. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
 import { ModelsView } from '../models/models_view.js';
 import { element } from '../../common/dom.js';
@@ -17,12 +18,11 @@ export class ModelPart {
    *   import('../../engine/engine.js').Engine}}} parts the parts that stay while models come and go
    */
   constructor(root, _memory, { page: { run, models, engine } }) {
-    const place = element('section', 'model-run'), form = element('div');
+    const form = element('div');
     this.#run = new RunSection(form, run);
     this.#gpu = new GpuSpeed(run, engine);
     this.#models = models.view = new ModelsView(models);
-    place.append(element('h3', '', t('run.title')), form, this.#gpu.element);
-    root.append(this.#models.element, place);
+    render(html`${this.#models.element}<section class="model-run"><h3>${t('run.title')}</h3>${form}${this.#gpu.element}</section>`, root);
     run.onTell(() => run.runs && this.#models.refresh());
   }
 

@@ -1,4 +1,5 @@
 /** Delete what was learned and logged, after saying what will be deleted. */
+import { html, render } from '../../vendor/lit-html/lit-html.js';
 import { currentLanguage, t } from '../../i18n/i18n.js';
 import { formatNumber } from '../../common/format.js';
 import { button, element, ProblemLine } from '../../common/dom.js';
@@ -9,33 +10,34 @@ import { removeAdapters, storedAdapters } from '../../storage/adapter_store.js';
 export class DeleteSection {
   element = element('div');
   /** @type {import('../../memory/client.js').Memory} */ #memory;
-  #outcome = element('p', 'outcome');
   #problem = new ProblemLine();
 
   /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
-    this.#outcome.setAttribute('role', 'status');
-    this.element.append(
-      element('p', 'panel-lead', t('deletion.about')),
-      button(t('deletion.deleteAsk'), 'danger', () => this.#delete()),
-      this.#outcome,
-      this.#problem.element,
-    );
+    this.#say('');
   }
 
   refresh() {}
 
+  #say(outcome) {
+    render(html`
+      <p class="panel-lead">${t('deletion.about')}</p>
+      ${button(t('deletion.deleteAsk'), 'danger', () => this.#delete())}
+      <p class="outcome" role="status">${outcome}</p>
+      ${this.#problem.element}`, this.element);
+  }
+
   async #delete() {
     this.#problem.say(null);
-    this.#outcome.textContent = '';
+    this.#say('');
     try {
       const sure = await ask({ title: t('deletion.title'), paragraphs: await this.#whatGoes(), yes: t('deletion.delete') });
       if (!sure) return;
       await this.#memory.deleteAll();
       await removeAdapters();
       session.clear();
-      this.#outcome.textContent = t('deletion.done');
+      this.#say(t('deletion.done'));
     } catch (error) {
       this.#problem.say(error);
     }

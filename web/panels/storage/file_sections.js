@@ -1,39 +1,36 @@
 /** Export the whole memory to a file, and import it. */
+import { html } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element } from '../../common/dom.js';
 import { formatBytes, formatNumber } from '../../common/format.js';
 import { userError } from '../../common/user_error.js';
 import { ask } from '../../common/confirmation.js';
 import { saveFile } from '../../common/file_download.js';
-import { passphraseInput } from '../../common/edit_form.js';
+import { labelled } from '../../common/edit_form.js';
 import { SectionForm } from '../../common/section_form.js';
 
 export class ExportSection {
   element;
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
-  #passphrase = passphraseInput('new-password');
-  #hint = element('p', 'panel-lead');
 
   /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
-    this.#form = new SectionForm(t('stored.exportTo'), () => this.#export());
-    this.#form.add(this.#hint);
-    this.#passphrase.required = false;
-    this.#form.addField(t('stored.exportPassphrase'), this.#passphrase);
+    this.#form = new SectionForm(t('stored.exportTo'), ({ passphrase }) => this.#export(passphrase));
     this.element = this.#form.element;
   }
 
   refresh({ encrypted }) {
-    this.#hint.textContent = t('stored.exportAbout', { without: t(encrypted ? 'stored.exportSame' : 'stored.exportPlain') });
+    this.#form.show(html`
+      <p class="panel-lead">${t('stored.exportAbout', { without: t(encrypted ? 'stored.exportSame' : 'stored.exportPlain') })}</p>
+      ${labelled(t('stored.exportPassphrase'), html`<input type="password" name="passphrase" autocomplete="new-password">`)}`);
   }
 
-  async #export() {
-    const bytes = await this.#memory.exportFile({ passphrase: this.#passphrase.value || null });
+  async #export(passphrase) {
+    const bytes = await this.#memory.exportFile({ passphrase: passphrase || null });
     const name = `sonata-memory-${new Date().toISOString().slice(0, 10)}.sonata`;
     saveFile(new Blob([bytes], { type: 'application/octet-stream' }), name);
-    this.#passphrase.value = '';
+    this.#form.input('passphrase').value = '';
     const { unreadable } = await this.#memory.info();
     return t('stored.exported', { name, size: formatBytes(bytes.byteLength) }) + leftOut(unreadable);
   }
@@ -43,34 +40,32 @@ export class ImportSection {
   element;
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #form;
-  #file = element('input');
-  #mode = element('select');
-  #passphrase = passphraseInput('off');
-  #passphraseField;
 
   /** @param {import('../../memory/client.js').Memory} memory */
   constructor(memory) {
     this.#memory = memory;
-    this.#form = new SectionForm(t('stored.import'), () => this.#import());
-    Object.assign(this.#file, { type: 'file', required: true });
-    this.#form.add(element('p', 'panel-lead', t('stored.importAbout')));
-    this.#mode.append(
-      new Option(t('stored.importMerge'), 'merge'),
-      new Option(t('stored.importReplace'), 'replace'),
-    );
-    this.#form.addField(t('stored.importFile'), this.#file);
-    this.#form.addField(t('stored.importHow'), this.#mode);
-    this.#passphraseField = this.#form.addField(t('stored.importPassphrase'), this.#passphrase);
-    this.#askPassphrase(false);
-    this.#file.addEventListener('change', () => this.#askPassphrase(false));
+    this.#form = new SectionForm(t('stored.import'), ({ mode, passphrase }) => this.#import(/** @type {'merge'|'replace'} */ (mode), passphrase));
     this.element = this.#form.element;
+    this.#show(false);
   }
 
   refresh() {}
 
-  async #import() {
-    const [file] = this.#file.files ?? [];
-    const mode = /** @type {'merge'|'replace'} */ (this.#mode.value);
+  /** @param {boolean} asksPassphrase */
+  #show(asksPassphrase) {
+    this.#form.show(html`
+      <p class="panel-lead">${t('stored.importAbout')}</p>
+      ${labelled(t('stored.importFile'), html`<input type="file" name="file" required @change=${() => this.#askPassphrase(false)}>`)}
+      ${labelled(t('stored.importHow'), html`<select name="mode">
+        <option value="merge">${t('stored.importMerge')}</option><option value="replace">${t('stored.importReplace')}</option></select>`)}
+      <label class="field" ?hidden=${!asksPassphrase}><span>${t('stored.importPassphrase')}</span>
+        <input type="password" name="passphrase" autocomplete="off" ?required=${asksPassphrase}></label>`);
+  }
+
+  /** @param {'merge'|'replace'} mode @param {string} passphrase */
+  async #import(mode, passphrase) {
+    const { files } = this.#form.input('file');
+    const [file] = files ?? [];
     const sure = mode === 'merge' || (await ask({
       title: t('stored.replaceTitle'),
       paragraphs: [t('stored.replaceAbout')],
@@ -81,8 +76,8 @@ export class ImportSection {
       throw userError('FileError', t('stored.fileUnreadable'));
     });
     try {
-      const imported = await this.#memory.importFile({ data: new Uint8Array(bytes), mode, passphrase: this.#passphrase.value || null });
-      this.#file.value = '';
+      const imported = await this.#memory.importFile({ data: new Uint8Array(bytes), mode, passphrase: passphrase || null });
+      this.#form.input('file').value = '';
       this.#askPassphrase(false);
       if ('chats' in imported) return toldChats(imported);
       const what = imported.written ? t('stored.imported', { count: imported.written }) : t('stored.nothingNew');
@@ -94,10 +89,10 @@ export class ImportSection {
   }
 
   #askPassphrase(asked) {
-    this.#passphraseField.hidden = !asked;
-    this.#passphrase.required = asked;
-    if (asked) this.#passphrase.select();
-    else this.#passphrase.value = '';
+    this.#show(asked);
+    const passphrase = this.#form.input('passphrase');
+    if (asked) passphrase.select();
+    else passphrase.value = '';
   }
 }
 

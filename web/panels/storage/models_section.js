@@ -1,11 +1,11 @@
 /** The model files that this browser keeps. */
+import { html } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element } from '../../common/dom.js';
 import { formatBytes } from '../../common/format.js';
 import { removeModel, storedModels } from '../../storage/model_store.js';
 import { userError } from '../../common/user_error.js';
 import { RecordList } from '../record_list.js';
-import { actions, facts } from '../record_row.js';
+import { facts } from '../record_row.js';
 
 export class ModelsSection {
   #onRemove;
@@ -17,11 +17,10 @@ export class ModelsSection {
       return { total: models.length, items: models.slice(offset, offset + limit) };
     },
     key: ({ sha256, name }) => `${sha256}/${name}`,
-    render: ({ name, bytes, complete }, row) => [
-      element('p', 'record-title', name),
-      facts(formatBytes(bytes), complete ? null : t('modelFiles.incomplete')),
-      actions(row.deleteAction()),
-    ],
+    render: ({ name, bytes, complete }, row) => html`
+      <p class="record-title">${name}</p>
+      ${facts(formatBytes(bytes), complete ? null : t('modelFiles.incomplete'))}
+      <div class="record-actions">${row.deleteAction()}</div>`,
     remove: async ([key]) => {
       if (await removeModel(key.split('/')[0])) return void (await this.#onRemove());
       throw userError('BusyError', t('modelFiles.inUse'));

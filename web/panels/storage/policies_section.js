@@ -1,11 +1,12 @@
 /** Parameters that were learned or chosen. */
+import { html, nothing } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { element } from '../../common/dom.js';
+import { button } from '../../common/dom.js';
 import { formatDate, formatShare } from '../../common/format.js';
 import { userError } from '../../common/user_error.js';
 import { labelled } from '../../common/edit_form.js';
 import { RecordList } from '../record_list.js';
-import { actions, facts } from '../record_row.js';
+import { facts } from '../record_row.js';
 
 const FITS = 100; // characters of a value that is always fully visible
 
@@ -36,38 +37,34 @@ export class PoliciesSection {
 
   #render(policy, row) {
     const { confidence, changed, words } = policy;
-    const title = element('p', 'record-title', words.title);
     const value = words.time === null ? words.value : formatDate(words.time);
-    if (value) title.append(shownValue(value));
-    const edit = words.canEdit ? [row.action(t('records.edit'), () => this.#edit(policy, row))] : [];
-    return [
-      title,
-      facts(words.about || null, t('records.certain', { share: formatShare(confidence) }), words.by, changed ? formatDate(changed) : null),
-      actions(...edit, row.deleteAction(t('policies.sure', { deletion: words.deletion }), words.deletion)),
-    ];
+    return html`
+      <p class="record-title">${words.title}${value ? shownValue(value) : nothing}</p>
+      ${facts(words.about || null, t('records.certain', { share: formatShare(confidence) }), words.by, changed ? formatDate(changed) : null)}
+      <div class="record-actions">
+        ${words.canEdit ? button(t('records.edit'), 'quiet', () => this.#edit(policy, row)) : nothing}
+        ${row.deleteAction(t('policies.sure', { deletion: words.deletion }), words.deletion)}
+      </div>`;
   }
 
   #edit({ name, value, words }, row) {
-    const control = controlOf(value);
-    row.edit([labelled(words.title, control)], () => this.#memory.editPolicy({ name, value: valueOf(control, value) }));
+    const save = (typed) => this.#memory.editPolicy({ name, value: valueOf(typed.value, value) });
+    row.edit(labelled(words.title, controlOf(value)), save);
   }
 }
 
 function controlOf(value) {
   if (typeof value === 'boolean') {
-    const select = element('select');
-    for (const choice of [true, false]) select.append(new Option(t(`policies.${choice}`), String(choice), false, choice === value));
-    return select;
+    return html`<select name="value">${[true, false].map((choice) => html`
+      <option value=${String(choice)} ?selected=${choice === value}>${t(`policies.${choice}`)}</option>`)}</select>`;
   }
-  const input = element('input');
-  if (typeof value === 'number') Object.assign(input, { type: 'number', step: 'any', required: true });
-  input.value = Array.isArray(value) ? value.join(', ') : value;
-  return input;
+  if (typeof value === 'number') return html`<input name="value" type="number" step="any" required .value=${String(value)}>`;
+  return html`<input name="value" .value=${Array.isArray(value) ? value.join(', ') : value}>`;
 }
 
 /** The typed value, with the policy's type. */
-function valueOf(control, before) {
-  const typed = control.value.trim();
+function valueOf(text, before) {
+  const typed = text.trim();
   if (typeof before === 'boolean') return typed === 'true';
   if (typeof before === 'number') return Number(typed);
   if (!Array.isArray(before)) return typed;
@@ -79,7 +76,6 @@ function valueOf(control, before) {
 }
 
 function shownValue(value) {
-  const shown = element('code', 'policy-value', value);
-  if ((shown.textContent ?? '').length > FITS) shown.tabIndex = 0; // it scrolls, also by keys
-  return shown;
+  const isLong = String(value).length > FITS; // it scrolls, also by keys
+  return html`<code class="policy-value" tabindex=${isLong ? 0 : nothing}>${value}</code>`;
 }

@@ -1,6 +1,7 @@
 /** Where everything is stored, and its size; each section is about one action. */
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
-import { button, element, ProblemLine } from '../../common/dom.js';
+import { button, ProblemLine } from '../../common/dom.js';
 import { formatBytes, formatNumber } from '../../common/format.js';
 import { ExportSection, ImportSection } from './file_sections.js';
 import { storedAdapters } from '../../storage/adapter_store.js';
@@ -10,35 +11,28 @@ import { DeleteSection } from './delete_section.js';
 import { ModelsSection } from './models_section.js';
 import { PassphraseSection } from './passphrase_section.js';
 
-
 export class StoragePanel {
+  #root;
   /** @type {import('../../memory/client.js').Memory} */ #memory;
-  #place = element('p');
-  #counts = element('dl', 'counts');
-  #sizes = element('p', 'panel-lead');
-  #kept = element('div', 'record-actions');
-  #unreadable = element('div', 'record-actions');
-  #uncompacted = element('p', 'panel-lead');
-  #suspicion = element('div', 'record-actions');
+  #info = /** @type {any} */ (null);
+  #counts = /** @type {[string, number][]} */ ([]);
+  #sizes = '';
+  #kept = /** @type {any} */ ({ bytes: 0 });
+  #problems = { kept: new ProblemLine(), unreadable: new ProblemLine(), suspicion: new ProblemLine() };
   #sections;
 
   /** @param {HTMLElement} root @param {import('../../memory/client.js').Memory} memory @param {{page: {lock: () => void}}} given `lock`: forget the key */
   constructor(root, memory, { page }) {
+    this.#root = root;
     this.#memory = memory;
-    const about = section(t('stored.title'));
-    about.append(this.#place, this.#counts, this.#suspicion, this.#unreadable, this.#uncompacted, this.#sizes, this.#kept);
     this.#sections = [
       { title: t('stored.passphrase'), part: new PassphraseSection(memory, page.lock) },
       { title: t('stored.export'), part: new ExportSection(memory) },
       { title: t('stored.import'), part: new ImportSection(memory) },
       { title: t('stored.models'), part: new ModelsSection(() => this.#measure()), whileLocked: true },
       { title: t('deletion.delete'), part: new DeleteSection(memory), whileLocked: true },
-    ].map(({ title, ...rest }) => {
-      const made = section(title);
-      made.append(rest.part.element);
-      return { ...rest, element: made };
-    });
-    root.append(about, ...this.#sections.map((made) => made.element));
+    ];
+    this.#draw();
   }
 
   show() {
@@ -48,50 +42,72 @@ export class StoragePanel {
   /** Sections keep their input. */
   async refresh() {
     const [info, counts] = await Promise.all([this.#memory.info(), this.#memory.counts()]);
-    this.#showInfo(info, counts);
-    for (const { part, whileLocked, element: made } of this.#sections) {
-      made.hidden = info.state === 'locked' && whileLocked !== true;
-      if (!made.hidden) part.refresh(info);
-    }
+    this.#info = info;
+    this.#counts = Object.entries(counts);
+    this.#draw();
+    for (const section of this.#sections) if (this.#isShown(section)) section.part.refresh(info);
     await this.#measure();
-  }
-
-  async #measure() {
-    const [sizes, kept] = await Promise.all([storageSizes(), this.#memory.keptPages()]);
-    this.#sizes.textContent = describeSizes(sizes, kept.bytes);
-    const shown = kept.bytes ? t('stored.kept', { size: formatBytes(kept.bytes), most: formatBytes(kept.most) }) : '';
-    warn(this.#kept, shown, (problem) => {
-      const remove = () => this.#memory.removeKeptPages().then(() => this.#measure()).catch((error) => problem.say(error));
-      return askingButton(t('stored.keptDelete'), () => t('stored.keptAsk'), t('forms.delete'), remove);
-    });
   }
 
   hide() {}
 
-  #showTrouble({ unreadable, uncompacted, suspicion }) {
-    warn(this.#unreadable, unreadable ? t('stored.unreadable', { count: unreadable }) : '', (problem) => {
-      const remove = () => this.#memory.removeUnreadable().catch((error) => problem.say(error));
-      return askingButton(t('stored.unreadableDelete'), () => t('stored.unreadableAsk', { count: unreadable }), t('forms.delete'), remove);
-    });
-    warn(this.#suspicion, suspicion ?? '', (problem) => {
-      const accept = () => this.#memory.accept().catch((error) => problem.say(error));
-      return button(t('stored.acceptSuspicion'), 'quiet', accept);
-    });
-    this.#uncompacted.textContent = uncompacted ?? '';
-    this.#uncompacted.hidden = !uncompacted;
+  async #measure() {
+    const [sizes, kept] = await Promise.all([storageSizes(), this.#memory.keptPages()]);
+    this.#kept = kept;
+    this.#sizes = describeSizes(sizes, kept.bytes);
+    this.#draw();
   }
 
-  #showInfo({ state, persistent, place, encrypted, unreadable, uncompacted, suspicion }, counts) {
-    const lasts = t(persistent ? 'stored.stays' : 'stored.lost');
-    const cipher = encrypted ? ` ${t('stored.encrypted')}` : '';
-    this.#place.textContent = `${t('stored.place', { place: placeOf(place) })} ${lasts}${cipher}`;
-    this.#counts.hidden = state === 'locked';
-    this.#showTrouble({ unreadable, uncompacted, suspicion });
-    this.#counts.replaceChildren(...Object.entries(counts).map(([kind, count]) => {
-      const row = element('div');
-      row.append(element('dt', '', t(`kinds.${kind}`, { count })), element('dd', '', formatNumber(count)));
-      return row;
-    }));
+  #isShown({ whileLocked = false }) {
+    return this.#info?.state !== 'locked' || whileLocked;
+  }
+
+  #draw() {
+    const { state = '', uncompacted = null } = this.#info ?? {};
+    render(html`
+      <section class="storage-section">
+        <h3>${t('stored.title')}</h3>
+        <p>${this.#info ? describePlace(this.#info) : ''}</p>
+        <dl class="counts" ?hidden=${state === 'locked'}>${this.#counts.map(([kind, count]) => html`
+          <div><dt>${t(`kinds.${kind}`, { count })}</dt><dd>${formatNumber(count)}</dd></div>`)}</dl>
+        <div class="record-actions">${this.#suspicion()}</div>
+        <div class="record-actions">${this.#unreadable()}</div>
+        <p class="panel-lead" ?hidden=${!uncompacted}>${uncompacted ?? ''}</p>
+        <p class="panel-lead">${this.#sizes}</p>
+        <div class="record-actions">${this.#keptPages()}</div>
+      </section>
+      ${this.#sections.map((section) => html`
+        <section class="storage-section" ?hidden=${!this.#isShown(section)}><h3>${section.title}</h3>${section.part.element}</section>`)}`, this.#root);
+  }
+
+  #suspicion() {
+    const { suspicion = null } = this.#info ?? {};
+    const accept = () => this.#try('suspicion', () => this.#memory.accept());
+    return suspicion ? [html`<p>${suspicion}</p>`, button(t('stored.acceptSuspicion'), 'quiet', accept), this.#problems.suspicion.element] : nothing;
+  }
+
+  #unreadable() {
+    const { unreadable: count = 0 } = this.#info ?? {};
+    if (!count) return nothing;
+    const run = () => this.#try('unreadable', () => this.#memory.removeUnreadable());
+    const asked = { label: t('stored.unreadableDelete'), question: t('stored.unreadableAsk', { count }), yes: t('forms.delete'), run };
+    return [html`<p>${t('stored.unreadable', { count })}</p>`, askingButton(asked), this.#problems.unreadable.element];
+  }
+
+  #keptPages() {
+    const { bytes, most } = this.#kept;
+    if (!bytes) return nothing;
+    const run = () => this.#try('kept', () => this.#memory.removeKeptPages().then(() => this.#measure()));
+    const asked = { label: t('stored.keptDelete'), question: t('stored.keptAsk'), yes: t('forms.delete'), run };
+    return [
+      html`<p>${t('stored.kept', { size: formatBytes(bytes), most: formatBytes(most) })}</p>`, askingButton(asked), this.#problems.kept.element,
+    ];
+  }
+
+  /** @param {'kept'|'unreadable'|'suspicion'} name @param {() => Promise<unknown>} run */
+  async #try(name, run) {
+    this.#problems[name].say(null);
+    await run().catch((error) => this.#problems[name].say(error));
   }
 }
 
@@ -115,20 +131,11 @@ function describeSizes({ models, memory, page, rest }, kept) {
   return parts.join(' ');
 }
 
-/** A sentence and the action for it. An empty sentence removes both. */
-function warn(place, sentence, control) {
-  if (place.dataset.said === sentence) return; // an open question stays
-  place.dataset.said = sentence;
-  place.replaceChildren();
-  if (!sentence) return;
-  const problem = new ProblemLine();
-  place.append(element('p', '', sentence), control(problem), problem.element);
-}
-
-function section(title) {
-  const made = element('section', 'storage-section');
-  made.append(element('h3', '', title));
-  return made;
+/** @param {{place: string, persistent: boolean, encrypted: boolean}} info of the memory */
+function describePlace({ place, persistent, encrypted }) {
+  const lasts = t(persistent ? 'stored.stays' : 'stored.lost');
+  const cipher = encrypted ? ` ${t('stored.encrypted')}` : '';
+  return `${t('stored.place', { place: placeOf(place) })} ${lasts}${cipher}`;
 }
 
 /** @param {string} place as a store of py_core/store calls it */
