@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, LimitedTab, Tab, Tabs
+from tests.store.browser.page import BrowserThread, LimitedTab, Tab, Tabs
 from tests.store.places import SEMANTIC, Place, make_place
 
 

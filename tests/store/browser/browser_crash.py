@@ -24,7 +24,7 @@ from playwright.async_api import Error as PlaywrightError
 from app.building.system import CHROMIUM_FLAGS
 from py_core.store.errors import StoreError
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, PageRows, Tab
+from tests.store.browser.page import BrowserThread, PageRows, Tab
 
 LONGEST_SECONDS = 3.0
 STARTS = 3
