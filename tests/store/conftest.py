@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, LimitedTab, Tab, Tabs
+from tests.store.browser.page import BrowserThread, LimitedTab, Tab, Tabs
 from tests.store.places import IN_THE_PAGE, SEMANTIC, Place, make_place
 
 PLACES = [*SEMANTIC, pytest.param(IN_THE_PAGE, marks=pytest.mark.all)]

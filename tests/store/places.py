@@ -16,7 +16,7 @@ from py_core.store.rows import Rows
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
-from tests.store.page import PageCrypto, PageRows, Tab
+from tests.store.browser.page import PageCrypto, PageRows, Tab
 
 PASSPHRASE = "correct horse"
 FEW_ITERATIONS = 1000

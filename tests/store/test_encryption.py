@@ -20,7 +20,7 @@ from py_core.store.records import Record
 from py_core.store.rows import Batch
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
-from tests.store.page import PageCrypto, Tab
+from tests.store.browser.page import PageCrypto, Tab
 from tests.store.places import ANY_BODY, FEW_ITERATIONS, IN_THE_PAGE, PASSPHRASE, SEMANTIC, Place, make_place
 
 SECRET = "the meeting is at noon"

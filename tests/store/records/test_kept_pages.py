@@ -16,7 +16,7 @@ from app.chat.kept_pages import CHAT, KeptPages
 from py_core.store.passphrase import remove_passphrase, set_passphrase
 from py_core.store.rows import BLOB, Batch
 from py_core.store.store import Store
-from tests.store.page import Tab
+from tests.store.browser.page import Tab
 from tests.store.places import IN_THE_PAGE, LASTING, Place, make_place
 from tests.store.test_sqlite import largest_file
 

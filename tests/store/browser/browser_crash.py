@@ -25,7 +25,7 @@ from app.building.system import CHROMIUM_FLAGS
 from py_core.store.errors import StoreError
 from py_core.store.kinds import Kinds
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, PageRows, Tab
+from tests.store.browser.page import BrowserThread, PageRows, Tab
 
 LONGEST_SECONDS = 3.0
 STARTS = 3
