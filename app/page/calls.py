@@ -92,7 +92,7 @@ def failure_of(error: Exception) -> Failure:
     """Return the failure, without details if the message is a sentence for the user."""
     kind = type(error).__name__
     if isinstance(error, EOFError):
-        return Failure("GGUFError", Message("gguf.ends-early", "the model file is truncated: {why}", why=error), None)
+        return Failure("GGUFError", Message("gguf.ends-early", "The model file is truncated: {why}", why=error), None)
     if isinstance(error, UserError):
         return Failure(kind, error.message, None)
     if kind == "JsException" and getattr(error, "name", "") == "Error":  # our own (weight_stream.js, executor.js)

@@ -112,8 +112,8 @@ class _Cursor:
         if self.file_size is not None and end > self.file_size:
             raise GGUFError(
                 "gguf.truncated-or-damaged",
-                "the GGUF file is truncated or damaged: {what} would end at byte {end} or "
-                "later, but the file has {size} bytes; download it again",
+                "The GGUF file is truncated or damaged: {what} would end at byte {end} or later, but the file has "
+                "{size} bytes. Download it again.",
                 what=what,
                 end=end,
                 size=self.file_size,
@@ -121,7 +121,7 @@ class _Cursor:
         if end > MAX_HEADER_BYTES:
             raise GGUFError(
                 "gguf.long-header",
-                "the GGUF file is damaged: {what} would make its header larger than {most} MiB; download it again",
+                "The GGUF file is damaged: {what} would make its header larger than {most} MiB. Download it again.",
                 what=what,
                 most=MAX_HEADER_BYTES >> 20,
             )
@@ -145,7 +145,7 @@ class _Cursor:
             return self.data[start:end].decode()
         except UnicodeDecodeError:
             raise GGUFError(
-                "gguf.no-utf8", "the GGUF file is damaged: {what} is not UTF-8; download it again", what=what
+                "gguf.no-utf8", "The GGUF file is damaged: {what} is not UTF-8. Download it again.", what=what
             ) from None
 
     def strings(self, count: int, what: Words) -> list[str]:
@@ -171,7 +171,7 @@ class _Cursor:
         except UnicodeDecodeError:
             raise GGUFError(
                 "gguf.element-no-utf8",
-                "the GGUF file is damaged: element {number} of {what} is not UTF-8; download it again",
+                "The GGUF file is damaged: element {number} of {what} is not UTF-8. Download it again.",
                 number=len(out),
                 what=what,
             ) from None
@@ -187,7 +187,7 @@ class _Cursor:
         if layout is None:
             raise GGUFError(
                 "gguf.unknown-type",
-                "the GGUF file is damaged: {what} has the unknown type {type}; download it again",
+                "The GGUF file is damaged: {what} has the unknown type {type}. Download it again.",
                 what=what,
                 type=value_type,
             )
@@ -196,7 +196,7 @@ class _Cursor:
             if value > 1:
                 raise GGUFError(
                     "gguf.bad-bool",
-                    "the GGUF file is damaged: {what} is a bool with the value {value}; download it again",
+                    "The GGUF file is damaged: {what} is a bool with the value {value}. Download it again.",
                     what=what,
                     value=value,
                 )
@@ -211,14 +211,14 @@ class _Cursor:
         if element_type == ARRAY:
             raise GGUFError(
                 "gguf.nested-lists",
-                "{what} is a list of lists, which no model file needs; choose another file of this model",
+                "{what} is a list of lists, which no model file needs. Choose another file of this model.",
                 what=what,
             )
         code = DTYPES.get(element_type)
         if code is None:
             raise GGUFError(
                 "gguf.unknown-type",
-                "the GGUF file is damaged: {what} has the unknown type {type}; download it again",
+                "The GGUF file is damaged: {what} has the unknown type {type}. Download it again.",
                 what=what,
                 type=element_type,
             )
@@ -230,7 +230,7 @@ class _Cursor:
         if element_type == BOOL:
             if values.size and values.max() > 1:
                 raise GGUFError(
-                    "gguf.bools", "the GGUF file is damaged: {what} has a bool above 1; download it again", what=what
+                    "gguf.bools", "The GGUF file is damaged: {what} has a bool above 1. Download it again.", what=what
                 )
             return values.astype(np.bool_)
         return values
@@ -269,7 +269,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         what = Message("gguf.value", "the metadata value {key}", key=shown(key))
         if key in metadata:
             raise GGUFError(
-                "gguf.key-twice", "the GGUF file is damaged: the metadata key {key} appears twice", key=shown(key)
+                "gguf.key-twice", "The GGUF file is damaged: the metadata key {key} appears twice.", key=shown(key)
             )
         start = reader.pos
         metadata[key] = reader.value(reader.number(U32, what), what)
@@ -282,7 +282,7 @@ def parse_header(prefix: bytes | bytearray | memoryview, file_size: int | None =
         info = _read_tensor_info(reader, alignment)
         if info.name in relative:
             raise GGUFError(
-                "gguf.tensor-twice", "the GGUF file is damaged: the tensor {name} appears twice", name=shown(info.name)
+                "gguf.tensor-twice", "The GGUF file is damaged: the tensor {name} appears twice.", name=shown(info.name)
             )
         relative[info.name] = info
     data_offset = -(-reader.pos // alignment) * alignment
@@ -306,14 +306,14 @@ async def read_header(source: WeightSource) -> GGUFHeader:
         if count == 1:
             raise GGUFError(
                 "gguf.no-part",
-                "the first of the {count} files is not marked as a part of a model; download them again",
+                "The first of the {count} files is not marked as a part of a model. Download them again.",
                 count=len(parts),
             )
         raise GGUFError(
             "gguf.one-of-several",
-            "this is one of the {count} files of a model. Keep the names that they came with "
-            "(NAME-00001-of-0000N.gguf). In the terminal put all of them into one folder; in the page open "
-            "all of them at once",
+            "This is one of the {count} files of a model. Keep the names that they came with "
+            "(NAME-00001-of-0000N.gguf). In the terminal put all of them into one folder; in the page open all of "
+            "them at once.",
             count=count,
         )
     tensors = dict(header.tensors)
@@ -323,7 +323,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
         if (_split_number(another, "split.no"), _split_number(another, "split.count")) != (number, count):
             raise GGUFError(
                 "gguf.part-missing",
-                "{name} is not part {number} of {count} of this model; download it again",
+                "{name} is not part {number} of {count} of this model. Download it again.",
                 name=part.name,
                 number=number + 1,
                 count=count,
@@ -332,7 +332,7 @@ async def read_header(source: WeightSource) -> GGUFHeader:
             if info.name in tensors:
                 raise GGUFError(
                     "gguf.part-repeats",
-                    "{name} has the tensor {tensor} of another part; download it again",
+                    "{name} has the tensor {tensor} of another part. Download it again.",
                     name=part.name,
                     tensor=shown(info.name),
                 )
@@ -344,8 +344,8 @@ async def read_header(source: WeightSource) -> GGUFHeader:
     if len(tensors) != promised:
         raise GGUFError(
             "gguf.parts-differ",
-            "the parts have {count} tensors in total, not {promised}, so they do not belong to one model; "
-            "download them again",
+            "The parts have {count} tensors in total, not {promised}, so they do not belong to one model. Download "
+            "them again.",
             count=len(tensors),
             promised=promised,
         )
@@ -358,7 +358,7 @@ def _split_number(header: GGUFHeader, key: str, default: int = -1) -> int:
     if not isinstance(value, int):
         raise GGUFError(
             "gguf.no-number",
-            "the GGUF file is damaged: {key} is {value}, not a number; download it again",
+            "The GGUF file is damaged: {key} is {value}, not a number. Download it again.",
             key=key,
             value=shown(value),
         )
@@ -379,7 +379,7 @@ async def _read_one(source: FileHead) -> GGUFHeader:
             if len(prefix) < wanted:
                 raise GGUFError(
                     "gguf.ends-in-header",
-                    "the GGUF file is truncated: it ends after {size} bytes, inside its header; download it again",
+                    "The GGUF file is truncated: it ends after {size} bytes, inside its header. Download it again.",
                     size=len(prefix),
                 ) from None
             wanted = min(max(2 * wanted, short.needed), MAX_HEADER_BYTES)
@@ -388,8 +388,8 @@ async def _read_one(source: FileHead) -> GGUFHeader:
 def _too_many(found: Message, most: int, where: Message = _FILE) -> GGUFError:
     return GGUFError(
         "gguf.too-many",
-        "the GGUF file is damaged: it has {found}, but {where} may have at most {most}; download it "
-        "again, or choose another",
+        "The GGUF file is damaged: it has {found}, but {where} may have at most {most}. Download it again, or choose "
+        "another.",
         found=found,
         where=where,
         most=most,
@@ -401,7 +401,7 @@ def _read_version(reader: _Cursor) -> int:
     if available != MAGIC[: len(available)]:
         raise GGUFError(
             "gguf.none",
-            "this is not a GGUF file (it does not begin with 'GGUF'); choose a model file that ends in .gguf",
+            "This is not a GGUF file (it does not begin with 'GGUF'). Choose a model file that ends in .gguf.",
         )
     reader.require(8, Message("gguf.file-version", "the file's version"))
     (version,) = U32.unpack_from(reader.data, 4)
@@ -411,15 +411,15 @@ def _read_version(reader: _Cursor) -> int:
     if version and version & 0xFFFF == 0:
         raise GGUFError(
             "gguf.big-endian",
-            "this GGUF file is big-endian, which Sonata cannot read; use the little-endian file of this model",
+            "This GGUF file is big-endian, which Sonata cannot read. Use the little-endian file of this model.",
         )
     if version == 1:
         raise GGUFError(
             "gguf.version-1",
-            "this GGUF file has version 1, which Sonata cannot read; convert the model again to version 3",
+            "This GGUF file has version 1, which Sonata cannot read. Convert the model again to version 3.",
         )
     raise GGUFError(
-        "gguf.version", "this GGUF file has version {version}; Sonata reads versions 2 and 3", version=version
+        "gguf.version", "This GGUF file has version {version}; Sonata reads versions 2 and 3.", version=version
     )
 
 
@@ -431,7 +431,7 @@ def _read_tensor_info(reader: _Cursor, alignment: int) -> TensorInfo:
     if not 1 <= dim_count <= MAX_DIMS:
         raise GGUFError(
             "gguf.dimensions",
-            "the GGUF file is damaged: tensor {name} has {count} dimensions, not 1 to {most}",
+            "The GGUF file is damaged: tensor {name} has {count} dimensions, not 1 to {most}.",
             name=shown(name),
             count=dim_count,
             most=MAX_DIMS,
@@ -442,7 +442,7 @@ def _read_tensor_info(reader: _Cursor, alignment: int) -> TensorInfo:
     if 0 in shape or math.prod(shape) >= 1 << 60:
         raise GGUFError(
             "gguf.bad-shape",
-            "the GGUF file is damaged: tensor {name} has the impossible shape {shape}",
+            "The GGUF file is damaged: tensor {name} has the impossible shape {shape}.",
             name=shown(name),
             shape=shape,
         )
@@ -451,13 +451,13 @@ def _read_tensor_info(reader: _Cursor, alignment: int) -> TensorInfo:
         size = nbytes(fmt, shape)
     except ValueError as error:
         raise GGUFError(
-            "gguf.bad-tensor", "the GGUF file is damaged: tensor {name}: {why}", name=shown(name), why=error
+            "gguf.bad-tensor", "The GGUF file is damaged: tensor {name}: {why}.", name=shown(name), why=error
         ) from None
     if offset % alignment:
         raise GGUFError(
             "gguf.alignment-of-tensor",
-            "the GGUF file is damaged: tensor {name} begins at byte {offset} of the data, "
-            "which is not a multiple of {alignment}",
+            "The GGUF file is damaged: tensor {name} begins at byte {offset} of the data, which is not a multiple of "
+            "{alignment}.",
             name=shown(name),
             offset=offset,
             alignment=alignment,
@@ -473,7 +473,7 @@ def _check_layout(tensors: dict[str, TensorInfo], header_end: int, file_size: in
         if info.offset < end:
             raise GGUFError(
                 "gguf.overlap",
-                "the GGUF file is damaged: tensors {one} and {other} overlap",
+                "The GGUF file is damaged: tensors {one} and {other} overlap.",
                 one=shown(previous),
                 other=shown(info.name),
             )
@@ -482,8 +482,8 @@ def _check_layout(tensors: dict[str, TensorInfo], header_end: int, file_size: in
         missing = next(info for info in in_file_order if info.offset + info.nbytes > file_size)
         raise GGUFError(
             "gguf.truncated",
-            "the GGUF file is truncated: {missing} of its {size} bytes are missing, from "
-            "tensor {name} on; download it again",
+            "The GGUF file is truncated: {missing} of its {size} bytes are missing, from tensor {name} on. Download "
+            "it again.",
             missing=end - file_size,
             size=end,
             name=shown(missing.name),

@@ -47,7 +47,7 @@ def alignment_of(metadata: Mapping[str, Any]) -> int:
     if not isinstance(alignment, int) or alignment < 8 or alignment & (alignment - 1):
         raise GGUFError(
             "gguf.alignment",
-            "the GGUF file is damaged: general.alignment is {value}, but must be a power of two, 8 or more",
+            "The GGUF file is damaged: general.alignment is {value}, but must be a power of two, 8 or more.",
             value=shown(alignment),
         )
     return alignment

@@ -55,7 +55,7 @@ class ByteBPE(VocabularyTokenizer):
         if not isinstance(pre, str) or (pre := pre or "default") not in PRE_TOKENIZERS:
             raise TokenizerError(
                 "tokenizer.unknown-rules",
-                "the model splits its text by the rules {rules}, which Sonata does not know; it knows {known}",
+                "The model splits its text by the rules {rules}, which Sonata does not know; it knows {known}.",
                 rules=shown(pre),
                 known=", ".join(PRE_TOKENIZERS),
             )
@@ -92,7 +92,7 @@ def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int
         if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
             raise TokenizerError(
                 "tokenizer.bad-merge",
-                "the model's vocabulary is damaged: the merge {pair} does not give a token; download the model again",
+                "The model's vocabulary is damaged: the merge {pair} does not give a token. Download the model again.",
                 pair=shown(pair),
             )
     return ranks

@@ -61,8 +61,8 @@ class ChatTemplate:
         if len(template_source) > MAX_SOURCE_CHARS:
             raise ChatTemplateError(
                 "template.long",
-                "the model's chat template is {length} characters long, more than any real one; choose another file of "
-                "this model",
+                "The model's chat template is {length} characters long, more than any real one. Choose another file "
+                "of this model.",
                 length=len(template_source),
             )
         self.source = template_source
@@ -83,7 +83,7 @@ class ChatTemplate:
         source = "" if source is None else source
         if not isinstance(source, str):
             raise ChatTemplateError(
-                "template.no-text", "the model's chat template is not text; choose another file of this model"
+                "template.no-text", "The model's chat template is not text. Choose another file of this model."
             )
         if not source.strip():
             source = default_template(tokenizer)
@@ -184,19 +184,19 @@ class ChatTemplate:
         except TemplateBrokenError as error:
             raise ChatTemplateError(
                 "template.broken",
-                "the model's chat template is broken {why}; choose another file of this model",
+                "The model's chat template is broken {why}. Choose another file of this model.",
                 why=error,
             ) from None
         except TemplateError as error:
             if isinstance(error, TemplateCostlyError):
                 raise ChatTemplateCostlyError(
                     "template.costly",
-                    "the model's chat template cannot render this conversation: {why}; choose another file of this "
-                    "model",
+                    "The model's chat template cannot render this conversation: {why}. Choose another file of this "
+                    "model.",
                     why=error,
                 ) from None
             raise ChatTemplateError(
-                "template.failed", "the model's chat template cannot render this conversation: {why}", why=error
+                "template.failed", "The model's chat template cannot render this conversation: {why}", why=error
             ) from None
 
 
@@ -220,7 +220,7 @@ async def encode_chat(
             if any(token in value for token in forbidden):
                 raise ChatTemplateError(
                     "template.special-token",
-                    "a message's role or key, {value}, contains a special token of the model; use a plain name",
+                    "A message's role or key, {value}, contains a special token of the model. Use a plain name.",
                     value=shown(value),
                 )
         parts = [*await _parts(template, messages, add_generation_prompt, forbidden), *begun]

@@ -20,9 +20,8 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     if not isinstance(kind, str) or kind not in TOKENIZERS:
         raise TokenizerError(
             "tokenizer.unknown-kind",
-            "the model's tokenizer is of kind {kind}, which Sonata cannot read; choose a model "
-            "with a byte-level BPE ('gpt2') or a SentencePiece ('llama') tokenizer, such as "
-            "SmolLM2, Qwen2.5, Llama or Gemma",
+            "The model's tokenizer is of kind {kind}, which Sonata cannot read. Choose a model with a byte-level BPE "
+            "('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma.",
             kind=shown(kind),
         )
     return TOKENIZERS[kind](metadata)

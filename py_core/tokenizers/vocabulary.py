@@ -82,8 +82,8 @@ class Vocabulary:
         if len(self.tokens) > MAX_TOKENS:
             raise TokenizerError(
                 "tokenizer.many-tokens",
-                "the model's vocabulary is damaged: it has {count} tokens, more than the "
-                "{most} that any model may have; choose another file of this model",
+                "The model's vocabulary is damaged: it has {count} tokens, more than the {most} that any model may "
+                "have. Choose another file of this model.",
                 count=len(self.tokens),
                 most=MAX_TOKENS,
             )
@@ -91,7 +91,7 @@ class Vocabulary:
         if len(ids) + sum(not token for token in self.tokens) != len(self.tokens):
             raise TokenizerError(
                 "tokenizer.token-twice",
-                "the model's vocabulary is damaged: a token appears twice; download the model again",
+                "The model's vocabulary is damaged: a token appears twice. Download the model again.",
             )
         self.ids = ids
         self.types = types = list(self.types) or [NORMAL] * len(self.tokens)
@@ -100,8 +100,8 @@ class Vocabulary:
         if (special := len(self.of_types(CONTROL, UNKNOWN, USER_DEFINED))) > MAX_SPECIAL_TOKENS:
             raise TokenizerError(
                 "tokenizer.many-special",
-                "the model's vocabulary is damaged: {count} of its tokens are special, more than the {most} that "
-                "any model may have; choose another file of this model",
+                "The model's vocabulary is damaged: {count} of its tokens are special, more than the {most} that any "
+                "model may have. Choose another file of this model.",
                 count=special,
                 most=MAX_SPECIAL_TOKENS,
             )
@@ -138,7 +138,7 @@ def strings(metadata: Mapping[str, Any], key: str) -> list[str]:
     values = metadata.get(key)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise TokenizerError(
-            "tokenizer.no-list", "the model file has no usable list {key}; choose another file of this model", key=key
+            "tokenizer.no-list", "The model file has no usable list {key}. Choose another file of this model.", key=key
         )
     return values
 
@@ -157,13 +157,13 @@ def numbers(metadata: Mapping[str, Any], key: str, kinds: str, tokens: int) -> l
         return []
     if numbers.dtype.kind not in kinds or numbers.ndim != 1 or np.isnan(numbers).any():
         raise TokenizerError(
-            "tokenizer.no-list", "the model file has no usable list {key}; choose another file of this model", key=key
+            "tokenizer.no-list", "The model file has no usable list {key}. Choose another file of this model.", key=key
         )
     if len(numbers) != tokens:
         raise TokenizerError(
             "tokenizer.other-length",
-            "the model's vocabulary is damaged: {tokens} tokens, but {count} entries in {key}; "
-            "download the model again",
+            "The model's vocabulary is damaged: {tokens} tokens, but {count} entries in {key}. Download the model "
+            "again.",
             tokens=tokens,
             count=len(numbers),
             key=key,
@@ -184,7 +184,7 @@ def _token_id(metadata: Mapping[str, Any], name: str, vocab_size: int) -> int | 
     if value is not None and name not in _OPTIONAL_KEYS:
         raise TokenizerError(
             "tokenizer.no-token",
-            "the model file is damaged: {key} is {value}, not the id of a token",
+            "The model file is damaged: {key} is {value}, not the id of a token.",
             key=key,
             value=shown(value),
         )

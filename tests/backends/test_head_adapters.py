@@ -273,7 +273,7 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(llama: Tiny) -> None
     await refused(dataclasses.replace(near, tokens=near.tokens[1:]), "made for another model")
     many = np.repeat(near.states, 9, axis=0)
     await refused(dataclasses.replace(near, states=many, tokens=np.zeros(72, int)), "72 states; it may have 1 to 64")
-    await refused(dataclasses.replace(near, tokens=near.tokens + llama.vocab_size), "outside of 0")
+    await refused(dataclasses.replace(near, tokens=near.tokens + llama.vocab_size), "outside 0")
     await refused(dataclasses.replace(near, states=near.states * [[0.0]]), "zeros")
     await refused(dataclasses.replace(near, lambda_=1.0), r"lambda_, the neighbours' share, is 1\.0")
     await refused(dataclasses.replace(near, tau=2.0), r"tau is 2\.0")
@@ -340,5 +340,5 @@ async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(ti
     for wrong, scored in ((states[:, :-1], tokens[1:]), (states, tokens), (states[:0], [])):
         with pytest.raises(ValueError, match="need states of shape"):
             await backend.score_states(sequence, wrong, scored)
-    with pytest.raises(ValueError, match="a token id is outside of 0"):
+    with pytest.raises(ValueError, match="a token id is outside 0"):
         await backend.score_states(sequence, states[:1], [tiny.vocab_size])

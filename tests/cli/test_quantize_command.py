@@ -192,7 +192,7 @@ def test_a_file_that_is_there_is_not_written_over(quantized) -> None:
 @pytest.mark.parametrize(
     ("source", "out", "said"),
     [
-        ("no.gguf", "out.gguf", "this is not a GGUF file"),
+        ("no.gguf", "out.gguf", "This is not a GGUF file"),
         ("nothing.gguf", "out.gguf", r"nothing\.gguf"),
         (
             "model-00002-of-00002.gguf",

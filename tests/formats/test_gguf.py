@@ -200,8 +200,8 @@ def test_truncated_file_names_the_missing_tensor(small_file: bytes) -> None:
     with pytest.raises(GGUFError) as error:
         parse_header(small_file[:cut], cut)
     assert str(error.value) == (
-        f"the GGUF file is truncated: {header.end_offset - cut} of its {header.end_offset} bytes are missing, "
-        "from tensor 'Q4_0' on; download it again"
+        f"The GGUF file is truncated: {header.end_offset - cut} of its {header.end_offset} bytes are missing, "
+        "from tensor 'Q4_0' on. Download it again."
     )
 
 
@@ -286,5 +286,5 @@ def test_malformed_field_is_named(case: str) -> None:
     ("name", "shown"), [("blk.0.attn_q.weight", "'blk.0.attn_q.weight'"), ("a\0b", r"'a\x00b'")], ids=ascii
 )
 def test_unsupported_format_is_named(name: str, shown: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=re.escape(f"tensor {shown} uses IQ3_S, which Sonata cannot read")):
+    with pytest.raises(UnsupportedFormatError, match=re.escape(f"Tensor {shown} uses IQ3_S, which Sonata cannot read")):
         parse_header(gguf(tensors=(tensor(name, (256,), 21),)))

@@ -284,8 +284,8 @@ def test_unsupported_format_is_named_with_the_tensor_and_the_way_out() -> None:
     with pytest.raises(UnsupportedFormatError) as error:
         format_for_type(16, "blk.0.ffn_up.weight")
     assert str(error.value) == (
-        "tensor blk.0.ffn_up.weight uses IQ2_XXS, which Sonata cannot read yet; use a file in "
-        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS"
+        "Tensor blk.0.ffn_up.weight uses IQ2_XXS, which Sonata cannot read yet. Use a file in "
+        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS."
     )
     with pytest.raises(UnsupportedFormatError, match="format number 99"):
         format_for_type(99, "x")

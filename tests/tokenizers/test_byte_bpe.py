@@ -226,7 +226,7 @@ def test_ids_outside_of_the_vocabulary_are_refused(tokenizer: ByteBPE, bad: int)
 # --- malformed vocabularies -----------------------------------------------------------------------------------------
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
-    "another kind": ({"tokenizer.ggml.model": "t5"}, "of kind 't5', which Sonata cannot read; choose"),
+    "another kind": ({"tokenizer.ggml.model": "t5"}, "of kind 't5', which Sonata cannot read. Choose"),
     "no kind": ({"tokenizer.ggml.model": None}, "of kind None"),
     "types of text": ({"tokenizer.ggml.token_type": ["x"]}, "no usable list tokenizer.ggml.token_type"),
     "no tokens": ({"tokenizer.ggml.tokens": None}, "no usable list tokenizer.ggml.tokens"),

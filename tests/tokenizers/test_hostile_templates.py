@@ -144,12 +144,12 @@ TO_THE_LIMIT = (
 def test_a_costly_template_is_ended(case: str) -> None:
     with pytest.raises(ChatTemplateError) as error:
         render(template_of(COSTLY[case]), MESSAGES)
-    assert str(error.value).startswith("the model's chat template")
+    assert str(error.value).startswith("The model's chat template")
     assert len(str(error.value)) < 500
 
 
 def test_a_template_without_an_end_says_what_to_do() -> None:
-    words = "it takes longer than 2 seconds; choose another file of this model"
+    words = "it takes longer than 2 seconds. Choose another file of this model"
     with pytest.raises(ChatTemplateCostlyError, match=words):
         render(template_of(ENDLESS), MESSAGES)
 

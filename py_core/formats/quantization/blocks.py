@@ -136,7 +136,7 @@ def format_for_type(ggml_type: int, tensor: str) -> BlockFormat:
     *names, last = FORMATS
     raise UnsupportedFormatError(
         "gguf.no-readable-format",
-        "tensor {tensor} uses {what}, which Sonata cannot read yet; use a file in {names} or {last}",
+        "Tensor {tensor} uses {what}, which Sonata cannot read yet. Use a file in {names} or {last}.",
         tensor=tensor,
         what=what,
         names=", ".join(names),
@@ -149,7 +149,7 @@ def check_readable(fmt: BlockFormat) -> None:
     if FORMATS.get(fmt.name) != fmt:
         raise UnsupportedFormatError(
             "gguf.unreadable-format",
-            "Sonata cannot read or write {format}; it knows {known}",
+            "Sonata cannot read or write {format}; it knows {known}.",
             format=fmt.name,
             known=", ".join(FORMATS),
         )

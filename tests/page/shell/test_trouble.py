@@ -123,7 +123,7 @@ async def test_a_chat_goes_on_with_another_model_when_a_template_takes_for_ever(
         await chat.send("Three?")
         problem = await chat.problem()
 
-    assert "takes longer than 2 seconds; choose another file of this model" in problem
+    assert "takes longer than 2 seconds. Choose another file of this model" in problem
     await expect(chat.page.locator("#message")).to_have_value("Three?")
     await chat.way_out("Use my usual model").click()
     await chat.wait_for("loading")
