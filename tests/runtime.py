@@ -6,7 +6,6 @@ from pathlib import Path
 
 from app.chat.conversation import Conversation
 from app.generation.assistant import Assistant
-from app.records.memory import Memory
 from app.routing.factory import RouterParts
 from app.runtime import Learner, Runtime, RuntimeConfig
 from py_core.loading import Model
@@ -35,10 +34,6 @@ async def runtime_over(
     runtime = await Runtime.open(config)
     assert runtime.learning_stage.why is None
     return runtime
-
-
-def memory_of(runtime: Runtime) -> Memory:
-    return runtime.memory
 
 
 def begin_conversation(assistant: Assistant, runtime: Runtime) -> Conversation:

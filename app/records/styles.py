@@ -22,7 +22,7 @@ from py_core.messages import Words, words_from
 from py_core.store import field_checks as checks
 from py_core.store.errors import StoreError
 from py_core.store.field_checks import LARGEST_INTEGER
-from py_core.store.kinds import Kind
+from py_core.store.kinds import Kind, Queries
 from py_core.store.records import LONGEST_NAME, Record
 from py_core.store.rows import ATTEMPTS, Key
 from py_core.store.store import Store
@@ -95,7 +95,7 @@ class Styles:
         await self._store.delete(KIND, _id(base_sha256))
 
 
-async def styles_of(store: Store, transaction: Transaction) -> list[Key]:
+async def styles_of(store: Queries, transaction: Transaction) -> list[Key]:
     """The keys of the styles that were learned from something that a transaction deletes."""
     gone = {f"{kind}:{id}" for kind, id in transaction.deletes if kind in SOURCES}
     cleared = transaction.cleared

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from py_core.messages import Message
 from py_core.store import field_checks as checks
@@ -20,13 +20,20 @@ from py_core.store.records import Record
 from py_core.store.rows import BLOB, Key
 from py_core.store.transaction import Transaction
 
-if TYPE_CHECKING:
-    from py_core.store.store import Store
-
 Migration = Callable[[Record, Record | None], Record | None]
 """Gets a record, and the record of the same id of the kind's `partner` if there is one. Returns the record in the form
 of the next version; None drops it."""
-OnDelete = Callable[["Store", Transaction], Awaitable[list[Key]]]
+
+
+class Queries(Protocol):
+    """The part of a store that `Kind.on_delete` uses."""
+
+    async def query(self, kind: str) -> list[Record]:
+        """Return all records of a kind."""
+        ...
+
+
+OnDelete = Callable[[Queries, Transaction], Awaitable[list[Key]]]
 """Returns the keys of records that are deleted together with what a transaction deletes."""
 ALL = ("",)
 """For `Kind.retired`: each record of the kind."""
@@ -148,7 +155,7 @@ class Kinds:
         kind, id = key
         return id.startswith(self[kind].retired)
 
-    async def deleted_with(self, store: Store, transaction: Transaction) -> list[Key]:
+    async def deleted_with(self, store: Queries, transaction: Transaction) -> list[Key]:
         """The keys of records that are deleted together with what a transaction deletes (Kind.on_delete)."""
         hooks = [kind.on_delete for kind in self if kind.on_delete]
         return [key for hook in hooks for key in await hook(store, transaction)]

@@ -16,7 +16,6 @@ from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.store.errors import StoreError
-from tests.runtime import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 
@@ -87,11 +86,11 @@ async def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(StoreError, match=why):
         await MemoryApi(runtime).edit_policy(name, value)
-    assert memory_of(runtime).policies.look(name) is None
+    assert runtime.memory.policies.look(name) is None
 
 
 async def test_a_policy_that_cannot_be_read_stands_in_no_answers_way(runtime: Runtime) -> None:
-    held = memory_of(runtime).policies
+    held = runtime.memory.policies
     for name, value in (("answers.sampling", "{"), ("answers.longest", "much"), ("answers.instructions", 3)):
         await held.set(name, value, confidence=1.0, source="user")
     assert answer_settings(held) == AnswerSettings()

@@ -22,7 +22,6 @@ from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
 from tests.cli.command_line import printed, sonata
-from tests.runtime import memory_of
 
 OpenModel = Callable[..., Awaitable[Model]]
 SUM, RESULT = "What is 17 * 23?", "17 × 23 = 391"
@@ -66,7 +65,7 @@ async def test_a_sum_is_computed_and_neither_router_nor_model_is_asked(conversat
 async def test_a_stored_answer_knows_that_it_was_computed(conversation: Conversation, runtime: Runtime) -> None:
     told = await all_of(conversation.respond(SUM))
     stored = told[-1]
-    branches = await memory_of(runtime).sessions.branches(stored.chat)
+    branches = await runtime.memory.sessions.branches(stored.chat)
     question, answer = stored_turns(stored.chat, branches)
     assert (question.content, question.events) == (SUM, ())
     assert answer.events == (*told[:-2], Done("end"), replace(stored, answer=""))  # as it was stated
@@ -91,7 +90,7 @@ async def test_try_again_asks_the_model(conversation: Conversation, runtime: Run
     stored = events[-1]
     assert isinstance(stored, Stored)
     assert stored.request
-    answer = stored_turns(stored.chat, await memory_of(runtime).sessions.branches(stored.chat))[-1]
+    answer = stored_turns(stored.chat, await runtime.memory.sessions.branches(stored.chat))[-1]
     assert not any(isinstance(event, Computation) for event in answer.events)
     assert answer.events[-1] == replace(stored, answer="")
     assert len(answer.siblings) == 2
@@ -108,13 +107,13 @@ async def test_an_edited_message_is_computed_in_its_place(conversation: Conversa
 
 
 async def test_a_switch_turns_the_tools_off(conversation: Conversation, runtime: Runtime) -> None:
-    await memory_of(runtime).policies.edit(EXACT_POLICY, False)
+    await runtime.memory.policies.edit(EXACT_POLICY, False)
     events = await all_of(conversation.respond(SUM))
     assert isinstance(events[0], Route)
     assert not any(isinstance(event, Computation) for event in events)
-    (words,) = [words for policy, words in told_policies(memory_of(runtime)) if policy.name == EXACT_POLICY]
+    (words,) = [words for policy, words in told_policies(runtime.memory) if policy.name == EXACT_POLICY]
     assert (str(words.title), str(words.value), words.can_edit) == ("Exact answers", "off", True)
-    await memory_of(runtime).policies.edit(EXACT_POLICY, True)
+    await runtime.memory.policies.edit(EXACT_POLICY, True)
     assert isinstance((await all_of(conversation.respond(SUM)))[0], Computation)
 
 

@@ -16,7 +16,7 @@ from app.lessons.service import LearningService
 from app.protocol import Card, Delta, Event, Offer, Recall, Stored, Taught
 from app.runtime import Runtime
 from py_core.loading import Model
-from tests.runtime import begin_conversation, memory_of
+from tests.runtime import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 CODE = "What is the door code of the office?"
@@ -99,7 +99,7 @@ async def test_what_only_may_be_meant_is_shown_first_and_other_messages_are_for_
     for message in ("Forget the past", "forget it", "what do you know about bees?", "No, my dog is called Tim now"):
         assert await cards(conversation, message) == []
         assert conversation.turns[-1].details["tokens"] > 0  # the model answered
-    assert [one.question for one in await memory_of(runtime).lessons.all()] == [CODE]
+    assert [one.question for one in await runtime.memory.lessons.all()] == [CODE]
 
 
 async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come_back(
@@ -107,7 +107,7 @@ async def test_what_is_forgotten_in_a_panel_leaves_the_conversation_and_can_come
 ) -> None:
     api = LearningApi(runtime, leave_out=conversation.leave_out)
     await events_of(conversation, "remember that the door code of the office is 4471")
-    (lesson,) = await memory_of(runtime).lessons.all()
+    (lesson,) = await runtime.memory.lessons.all()
     await events_of(conversation, CODE)
     await events_of(conversation, "and now?")
     assert "4471" in read(conversation)
@@ -147,7 +147,7 @@ async def test_a_correction_replaces_what_was_taught_and_only_that(
     events = await events_of(conversation, "No, that is wrong. My dentist is Dr. Bauer now.")
     (learned,) = [event for event in events if isinstance(event, Taught)]
     assert learned.answer == "Your dentist is Dr. Bauer."
-    current = {one.answer for one in await memory_of(runtime).lessons.all() if not one.replaced_by}
+    current = {one.answer for one in await runtime.memory.lessons.all() if not one.replaced_by}
     assert current == {"Peter is allergic to nuts.", "Your dentist is Dr. Bauer."}
 
 
@@ -168,7 +168,7 @@ async def test_what_is_no_longer_so_replaces_what_was_taught_and_only_that(
         events = await events_of(conversation, message)
         learned = {event.id: event.answer for event in events if isinstance(event, Taught)}
         assert all(answer in said(events) for answer in learned.values())
-        lessons = await memory_of(runtime).lessons.all()
+        lessons = await runtime.memory.lessons.all()
         return [(one.answer, learned[one.replaced_by]) for one in lessons if one.replaced_by in learned]
 
     assert await replaced_by("I no longer live in Bonn.") == [("You live in Bonn.", "You no longer live in Bonn.")]
@@ -216,7 +216,7 @@ async def test_what_is_told_in_passing_is_offered_until_the_conversation_has_dis
 async def test_a_lesson_for_a_model_that_is_not_prepared_is_given_as_text_and_learned_behind_that(
     conversation: Conversation, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learning, memory = learning_of(runtime), memory_of(runtime)
+    learning, memory = learning_of(runtime), runtime.memory
     learning.prepares_in_pauses = True
     monkeypatch.setattr(learning_service, "PREPARING_PATIENCE", 0.0)
     preparation = Preparation(learning)

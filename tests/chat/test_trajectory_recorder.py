@@ -23,7 +23,7 @@ from py_core.engine.scheduler import Priority
 from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
-from tests.runtime import begin_conversation, memory_of
+from tests.runtime import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 
@@ -56,7 +56,7 @@ async def ask(conversation: Conversation, text: str = "One") -> str:
 
 
 async def recorded(runtime: Runtime, id: str) -> Trajectory:
-    found = await memory_of(runtime).trajectories.get(id)
+    found = await runtime.memory.trajectories.get(id)
     assert found is not None
     return found
 
@@ -69,7 +69,7 @@ async def test_the_log_probability_of_an_answer_is_what_the_model_says_of_its_to
     conversation = begin(model, runtime)
     await ask(conversation, "Zero")
     id = await ask(conversation)
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
 
     found = await recorded(runtime, id)
     tokens = list(conversation.assistant.sequence.tokens)
@@ -80,7 +80,7 @@ async def test_the_log_probability_of_an_answer_is_what_the_model_says_of_its_to
     assert found.parts["coherent"] == pytest.approx(np.exp(logprobs.mean()), abs=2e-3)
     assert (found.parts["finished"], found.parts["fits"]) == (0.5, None)
     assert found.quality is not None
-    assert found.session == (await memory_of(runtime).sessions.all())[0].id
+    assert found.session == (await runtime.memory.sessions.all())[0].id
 
 
 async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
@@ -97,7 +97,7 @@ async def test_a_person_who_goes_on_ends_the_reading_and_loses_nothing(
     second = await ask(conversation, "Two")
     assert [turn.content for turn in conversation.turns] == [turn.content for turn in expected.turns]
     backend.may_read.set()
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     assert runtime.problem is None
     cut_off, whole = await recorded(runtime, first), await recorded(runtime, second)
     assert (cut_off.logprob, cut_off.parts["coherent"], cut_off.parts["finished"]) == (None, None, 0.5)
@@ -111,7 +111,7 @@ async def test_of_a_long_answer_the_beginning_is_read(
     model = await open_model(tiny_path, end_tokens=())
     conversation = begin(model, runtime)
     found = await recorded(runtime, await ask(conversation))
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     tokens, start = list(conversation.assistant.sequence.tokens), found.prompt_tokens
     logprobs = await model.engine.token_logprobs(model.engine.new_sequence(), tokens, start)
     found = await recorded(runtime, found.id)
@@ -129,7 +129,7 @@ async def test_nothing_is_read_while_somebody_types(tiny_path: Path, open_model:
         for _ in range(50):  # less urgent work runs between these
             await model.engine.last_logits(other, 2, Priority.BACKGROUND)
         assert not backend.reads.is_set()
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     assert (await recorded(runtime, id)).logprob is not None
 
 
@@ -138,11 +138,11 @@ async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
 ) -> None:
     conversation = begin(await open_model(tiny_path, end_tokens=()), runtime)
     first = await ask(conversation)
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     before = await recorded(runtime, first)
     *_, stored = [event async for event in conversation.retry()]
     assert isinstance(stored, Stored)
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     after = await recorded(runtime, first)
     assert (after.again, (await recorded(runtime, stored.request)).again) == (True, False)
     assert after.quality is not None
@@ -151,15 +151,15 @@ async def test_another_try_and_a_stop_are_signs_that_lower_the_quality(
     async for event in conversation.respond("Two"):
         if isinstance(event, Delta):
             conversation.stop()
-    await memory_of(runtime).background.settled()
-    stopped = (await memory_of(runtime).trajectories.all(limit=1))[0]
+    await runtime.memory.background.settled()
+    stopped = (await runtime.memory.trajectories.all(limit=1))[0]
     assert (stopped.reason, stopped.parts["finished"]) == ("stopped", 0.25)
 
 
 async def test_with_learning_off_only_a_line_of_the_log_remains(
     tiny_path: Path, open_model: OpenModel, runtime: Runtime
 ) -> None:
-    memory = memory_of(runtime)
+    memory = runtime.memory
     conversation = begin(await open_model(tiny_path, end_tokens=()), runtime)
     await memory.policies.set(INSTANT_POLICY, False, confidence=1.0, source="user")
     await ask(conversation)

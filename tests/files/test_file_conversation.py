@@ -17,7 +17,6 @@ from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
-from tests.runtime import memory_of
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
@@ -62,7 +61,7 @@ async def test_a_file_stands_once_before_the_first_message(model: Model, runtime
 async def test_messages_are_stored_as_written_with_what_was_read(model: Model, runtime: Runtime) -> None:
     conversation = await begin(model, runtime, "rooms.txt", LONG)
     (stored,) = [event for event in await ask(conversation, "Room 33") if isinstance(event, Stored)]
-    branches = await memory_of(runtime).sessions.branches(stored.chat)
+    branches = await runtime.memory.sessions.branches(stored.chat)
     question, answer = stored_turns(stored.chat, branches)
     assert question.content == "Room 33"
     (citations,) = (event for event in answer.events if isinstance(event, Citations))
@@ -112,10 +111,10 @@ async def test_a_file_that_is_removed_is_not_read_any_more(model: Model, runtime
 
 async def test_the_first_message_gives_the_conversation_its_title(model: Model, runtime: Runtime) -> None:
     conversation = await begin(model, runtime, "a.txt", KEY)
-    (session,) = await memory_of(runtime).sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     assert session.title == "a.txt"
     await ask(conversation, "Where is the key?")
-    (session,) = await memory_of(runtime).sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     assert session.title == "Where is the key?"
 
 

@@ -24,7 +24,6 @@ from py_core.store.store import Store
 from py_core.store.transfer import export, import_file
 from py_core.store.volatile import VolatileRows
 from tests.passages.asked import HERE
-from tests.runtime import memory_of
 
 KETTLE = (HERE / "texts" / "kettle.md").read_bytes()
 LIGHTHOUSE = (HERE / "texts" / "lighthouse.txt").read_bytes()
@@ -152,7 +151,7 @@ async def test_it_is_told_whether_a_file_will_be_indexed(runtime: Runtime, embed
 async def test_indexing_goes_on_after_a_restart_where_it_was(runtime: Runtime, embedder: SentenceEmbedder) -> None:
     first = over(runtime, embedder)
     session = (await first.attach(None, "kettle.md", "", KETTLE)).session
-    memory = memory_of(runtime)
+    memory = runtime.memory
     with memory.background.paused():
         again = over(runtime, embedder)
         assert (await again.files(session))[0]["indexed"] == 0  # nothing is done while an answer runs
@@ -223,7 +222,7 @@ async def test_a_file_that_cannot_be_cut_is_not_kept(
     with pytest.raises(FileError) as failure:
         await files.attach(None, name, "", text.encode())
     assert str(failure.value).startswith(said)
-    memory = memory_of(runtime)
+    memory = runtime.memory
     assert not await memory.store.query(KIND)
     assert not await memory.sessions.all()
 
@@ -248,7 +247,7 @@ async def test_files_and_passages_go_with_their_conversation(runtime: Runtime, f
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     other = (await files.attach(None, "a.txt", "", b"one")).session
     await files.indexed(session)
-    memory = memory_of(runtime)
+    memory = runtime.memory
     await memory.sessions.delete(session)
     for kind in (KIND, PASSAGE):
         assert {record.body["session"] for record in await memory.store.query(kind)} == {other}
@@ -259,7 +258,7 @@ async def test_a_file_that_is_removed_leaves_nothing(runtime: Runtime, files: Fi
     file = await files.attach(None, "kettle.md", "", KETTLE)
     await files.indexed(file.session)
     await files.detach(file.id)
-    memory = memory_of(runtime)
+    memory = runtime.memory
     assert not await memory.store.query(KIND)
     assert not await memory.store.query(PASSAGE)
     assert await memory.sessions.get(file.session) is None  # it has no messages
@@ -270,7 +269,7 @@ async def test_a_file_that_is_removed_while_it_is_indexed_does_not_come_back(
 ) -> None:
     file = await files.attach(None, "lighthouse.txt", "", LIGHTHOUSE)
     await files.detach(file.id)
-    memory = memory_of(runtime)
+    memory = runtime.memory
     await memory.background.settled()
     assert not await memory.store.query(PASSAGE)
     assert runtime.problem is None
@@ -281,7 +280,7 @@ async def test_files_are_exported_and_imported_and_encrypted(
 ) -> None:
     session = (await files.attach(None, "kettle.md", "", KETTLE)).session
     await files.indexed(session)
-    memory = memory_of(runtime)
+    memory = runtime.memory
     data = await export(memory.store)
     there = await Memory.open(await Store.open(VolatileRows(), kinds=memory.store.kinds))
     assert (await import_file(there.store, data, "merge")).left_out == 0

@@ -21,7 +21,7 @@ from app.runtime import Runtime
 from app.stage import State
 from py_core.learning.trajectories import Trajectory
 from py_core.loading import Model
-from tests.runtime import begin_conversation, memory_of
+from tests.runtime import begin_conversation
 
 OpenModel = Callable[..., Awaitable[Model]]
 CRASH = "why does my page crash when I scroll"
@@ -61,7 +61,7 @@ async def ask(conversation: Conversation, text: str) -> str:
 
 
 async def recorded(runtime: Runtime, id: str) -> Trajectory:
-    found = await memory_of(runtime).trajectories.get(id)
+    found = await runtime.memory.trajectories.get(id)
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ async def weights(runtime: Runtime, id: str) -> list[float]:
 
 
 async def lesson(runtime: Runtime, id: str) -> Lesson:
-    found = await memory_of(runtime).lessons.get(id)
+    found = await runtime.memory.lessons.get(id)
     assert found is not None
     return found
 
@@ -82,7 +82,7 @@ async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exact
     conversation: Conversation, runtime: Runtime, feedback: Feedback
 ) -> None:
     id = await ask(conversation, CRASH)
-    await memory_of(runtime).background.settled()
+    await runtime.memory.background.settled()
     assert (await recorded(runtime, id)).parts["fits"] is not None
     own = (await recorded(runtime, id)).quality
     before = await weights(runtime, id)
@@ -95,13 +95,13 @@ async def test_an_opinion_moves_the_weights_of_the_route_and_is_taken_back_exact
     assert await weights(runtime, id) == first
     assert (await feedback.bad(id)).trajectory.quality == 0.0
     assert (await weights(runtime, id))[:5] == [pytest.approx(0.95 * weight) for weight in before[:5]]
-    (entry,) = await memory_of(runtime).log.poor()
+    (entry,) = await runtime.memory.log.poor()
     assert (entry.id, entry.rating) == (id, 0.0)
     await feedback.take_back(id)
     assert await weights(runtime, id) == before
     after = await recorded(runtime, id)
     assert (after.feedback, after.effects, after.quality) == ("", (), own)
-    assert await memory_of(runtime).log.poor() == []
+    assert await runtime.memory.log.poor() == []
 
 
 async def test_opinions_of_several_answers_are_taken_back_in_any_order(
@@ -121,7 +121,7 @@ async def test_opinions_of_several_answers_are_taken_back_in_any_order(
 async def test_a_lesson_that_was_wrong_twice_is_switched_off_and_on_again_when_that_is_taken_back(
     runtime: Runtime, feedback: Feedback
 ) -> None:
-    memory = memory_of(runtime)
+    memory = runtime.memory
     learned = await feedback.remember(DENTIST)
     id = learned.lesson.id
     for answer in ("a1", "a2", "a3"):
@@ -161,7 +161,7 @@ async def test_a_better_answer_is_learned_and_taking_it_back_brings_the_older_le
     again = await ask(conversation, ASKED)
     assert (await recorded(runtime, again)).answered == QUILL
     await feedback.take_back(id)
-    assert await memory_of(runtime).lessons.get(learned.lesson.id) is None
+    assert await runtime.memory.lessons.get(learned.lesson.id) is None
     restored = await lesson(runtime, first.lesson.id)
     assert (restored.quality, restored.replaced_by, restored.answers) == (1.0, "", True)
 
@@ -182,13 +182,13 @@ async def test_an_answer_that_was_good_is_remembered_and_taking_that_back_forget
     assert (await recorded(runtime, await ask(conversation, ASKED))).lesson == learned.lesson.id
 
     better = await feedback.should_have_said(id, ASKED, QUILL)
-    assert [one.id for one in await memory_of(runtime).lessons.all()] == [better.lesson.id]
+    assert [one.id for one in await runtime.memory.lessons.all()] == [better.lesson.id]
     with pytest.raises(LessonError, match="answer is empty"):
         await feedback.remember_answer(id, ASKED, " ")
     assert (await recorded(runtime, id)).feedback == "corrected"  # earlier feedback stays
     await feedback.remember_answer(id, ASKED, said.answered)
     await feedback.take_back(id)
-    assert await memory_of(runtime).lessons.all() == []
+    assert await runtime.memory.lessons.all() == []
     assert await weights(runtime, id) == before
     assert (await recorded(runtime, id)).feedback == ""
 
@@ -201,7 +201,7 @@ async def test_what_cannot_be_judged_or_remembered_says_so(runtime: Runtime, fee
         with pytest.raises(LessonError, match="nothing to remember"):
             feedback.proposal(text)
     assert feedback.proposal(DENTIST).question == ASKED
-    assert await memory_of(runtime).lessons.all() == []
+    assert await runtime.memory.lessons.all() == []
     runtime.learning_stage.end(State.OFF, "Learning is off for this model.")
     runtime.learning = None
     with pytest.raises(LessonError, match="off for this model"):
@@ -222,8 +222,8 @@ async def test_a_message_that_asks_to_remember_something_is_learned_and_confirme
     assert isinstance(stored, Stored)
     *_, shown = stored_turns(stored.chat, Branches(conversation.turns))
     assert shown.events[:2] == (replace(learned, ms=None), said)
-    assert await memory_of(runtime).trajectories.get(stored.request) is None
-    assert len(await memory_of(runtime).sessions.path(stored.chat)) == 4
+    assert await runtime.memory.trajectories.get(stored.request) is None
+    assert len(await runtime.memory.sessions.path(stored.chat)) == 4
     for _ in range(2):
         id = await ask(conversation, ASKED)
         await ask(conversation, "and now?")
@@ -245,7 +245,7 @@ async def test_what_cannot_be_remembered_is_answered_with_the_reason_and_nothing
     refused, *_ = [event async for event in conversation.respond("Remember: hello")]
     assert isinstance(refused, Delta)
     assert refused.text == str(NOTHING_TOLD)
-    assert await memory_of(runtime).lessons.all() == []
+    assert await runtime.memory.lessons.all() == []
 
 
 async def test_another_answer_than_the_confirmation_comes_from_the_model_and_takes_its_place(

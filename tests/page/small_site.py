@@ -73,6 +73,7 @@ class SmallSite:
         joined = set(json.loads(self.read(MODULES)))
         self.write(MODULES, json.dumps(sorted(joined - imported)))
         self.drop("pyodide/*", "sonata.packed", "embedder/*", "vendor/ort-*", "routing.safetensors")
+        self.drop("vendor/pdf/*", "vendor/pdf/cmaps/*", "**/*.js.map")  # a service worker keeps each of them
         self.publish()
 
     def _imported_by(self, module: str) -> set[str]:
@@ -96,7 +97,8 @@ class SmallSite:
         """Files that a test does not need."""
         for pattern in patterns:
             for path in self.folder.glob(pattern):
-                path.unlink()
+                if path.is_file():
+                    path.unlink()
 
     def publish_new_style(self, colour: str = "rgb(1, 2, 3)") -> None:
         """A version that differs in one file."""

@@ -21,7 +21,6 @@ from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.routing.agents import FALLBACK_ID, AgentError
-from tests.runtime import memory_of
 
 CRASH = "why does my page crash when I scroll"
 QUERY = "write a sql query that counts the orders of each month"
@@ -88,7 +87,7 @@ async def test_what_another_tab_chooses_while_an_answer_comes_stays(model: Model
     async for event in talk.respond(QUERY):
         if isinstance(event, Route):
             await MemoryApi(other).choose_agent(id, "tester")
-    session = await memory_of(runtime).sessions.get(id)
+    session = await runtime.memory.sessions.get(id)
     assert session is not None
     assert session.state[CHOICE] == "tester"
     assert (await answered(talk.respond(QUERY)))[0] == "tester"
@@ -110,7 +109,7 @@ async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
     assert (choice["agent"], choice["isLost"]) == (AUTOMATIC, True)
     with pytest.raises(AgentError, match="no longer exists"):
         await api.choose_agent(id, "planner")
-    await memory_of(runtime).policies.edit(ROUTING_POLICY, False)
+    await runtime.memory.policies.edit(ROUTING_POLICY, False)
     assert (await api.agent_choice(id))["agent"] == FALLBACK_ID
     await MemoryApi(other).restore_agent("planner")
     assert (await answered(talk.respond(CRASH)))[0] == "planner"
@@ -120,7 +119,7 @@ async def test_a_chosen_agent_that_is_removed_answers_no_more_and_this_is_told(
 async def test_what_an_import_says_of_it_stands_in_no_answers_way(
     model: Model, runtime: Runtime, chosen: object
 ) -> None:
-    session = await memory_of(runtime).sessions.start("Imported", state={CHOICE: chosen})
+    session = await runtime.memory.sessions.start("Imported", state={CHOICE: chosen})
     talk = begin(model, runtime)
     await talk.resume(session.id)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
@@ -130,7 +129,7 @@ async def test_what_an_import_says_of_it_stands_in_no_answers_way(
 async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_the_chat_says_otherwise(
     model: Model, runtime: Runtime
 ) -> None:
-    await memory_of(runtime).policies.edit(ROUTING_POLICY, False)
+    await runtime.memory.policies.edit(ROUTING_POLICY, False)
     talk, api = begin(model, runtime), MemoryApi(runtime)
     assert (await api.agent_choice(None))["agent"] == FALLBACK_ID
     *told, id = await answered(talk.respond(CRASH))
@@ -139,14 +138,14 @@ async def test_where_messages_are_not_routed_the_plain_assistant_answers_unless_
     assert "nothing to correct" in await _correct(runtime, [route_event(last)], "tester")  # in the terminal
     await api.choose_agent(id, AUTOMATIC)
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
-    await memory_of(runtime).policies.edit(ROUTING_POLICY, True)
+    await runtime.memory.policies.edit(ROUTING_POLICY, True)
     talk.reset()
     assert (await answered(talk.respond(CRASH)))[0] == "debugger"
     assert (await api.agent_choice(None))["agent"] == AUTOMATIC
 
 
 async def test_a_choice_teaches_the_router_nothing(model: Model, runtime: Runtime) -> None:
-    talk, memory = begin(model, runtime), memory_of(runtime)
+    talk, memory = begin(model, runtime), runtime.memory
     talk.choose_agent("planner")
     await answered(talk.respond(CRASH))
     await answered(talk.retry())
@@ -163,10 +162,10 @@ async def test_the_page_tells_its_choice_with_a_message_until_the_chat_is_stored
 ) -> None:
     api = TalkApi(PageTalk(runtime, lambda: Assistant(model, max_tokens=4)))
     assert (await answered(api.respond(CRASH, choice="planner")))[0] == "planner"
-    (session,) = await memory_of(runtime).sessions.all()
+    (session,) = await runtime.memory.sessions.all()
     assert session.state == {"agent": "planner", CHOICE: "planner"}
     await answered(api.respond(CRASH, choice="coder"))  # sent before the page knew that it was stored
-    assert (await memory_of(runtime).sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
+    assert (await runtime.memory.sessions.get(session.id)).state[CHOICE] == "planner"  # type: ignore[union-attr]
 
 
 # ---- corrected routes ----

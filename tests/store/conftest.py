@@ -11,8 +11,10 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, LimitedTab, Tab, Tabs
-from tests.store.places import SEMANTIC, Place, make_place
+from tests.store.browser.page import BrowserThread, LimitedTab, Tab, Tabs
+from tests.store.places import IN_THE_PAGE, SEMANTIC, Place, make_place
+
+PLACES = [*SEMANTIC, pytest.param(IN_THE_PAGE, marks=pytest.mark.all)]
 
 
 @pytest.fixture(scope="session")
@@ -48,13 +50,13 @@ async def opened_place(backend: str, tmp_path: Path, get_tab: Callable[[], Tab])
         await store.close()
 
 
-@pytest_asyncio.fixture(params=SEMANTIC)
+@pytest_asyncio.fixture(params=PLACES)
 async def place(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
     async with opened_place(request.param, tmp_path, get_tab) as made:
         yield made
 
 
-@pytest_asyncio.fixture(params=SEMANTIC)
+@pytest_asyncio.fixture(params=PLACES)
 async def lasting(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Place]:
     """A place that still exists after its store was closed."""
     async with opened_place(request.param, tmp_path, get_tab) as made:

@@ -15,6 +15,7 @@ import numpy as np
 
 from py_core.store.encryption import NativeCrypto
 from py_core.store.errors import StoreError
+from py_core.store.kinds import Kinds
 from py_core.store.passphrase import set_passphrase
 from py_core.store.records import Record
 from py_core.store.sqlite import SQLiteRows
@@ -23,6 +24,7 @@ from py_core.store.write_batch import BatchedWriter
 
 PASSPHRASES = ("this one", "the other")
 BODY = {"text": "x" * 200}
+ANY = Kinds(others=True)
 
 
 def vector(number: int) -> np.ndarray:
@@ -31,12 +33,12 @@ def vector(number: int) -> np.ndarray:
 
 async def write(slot: str, path: Path, start: int) -> None:
     """Records through the batched writer, and now and then two that belong together."""
-    store = await Store.open(await SQLiteRows.open(path))
+    store = await Store.open(await SQLiteRows.open(path), kinds=ANY)
     writer = BatchedWriter(store)
     number = start
     while True:
         for _ in range(20):
-            writer.put(Record("witness", f"{number}", {**BODY, "number": number}, vector(number)))
+            writer.put(Record("measure", f"{number}", {**BODY, "number": number}, vector(number)))
             number += 1
         await writer.flush()
         os.write(1, f"stored {slot} {number - 1}\n".encode())
@@ -60,7 +62,7 @@ async def opened(path: Path) -> tuple[Store, int]:
     for index, passphrase in enumerate(PASSPHRASES):
         rows = await SQLiteRows.open(path)
         try:
-            return await Store.open(rows, passphrase, crypto=NativeCrypto()), index
+            return await Store.open(rows, passphrase, crypto=NativeCrypto(), kinds=ANY), index
         except StoreError as error:
             await rows.close()
             if error.reason != "passphrase":

@@ -16,14 +16,16 @@ from py_core.store.rows import Rows
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
-from tests.store.page import PageCrypto, PageRows, Tab
+from tests.store.browser.page import PageCrypto, PageRows, Tab
 
 PASSPHRASE = "correct horse"
 FEW_ITERATIONS = 1000
 LASTING = ["sqlite", "sqlite encrypted", "indexeddb", "indexeddb encrypted"]
 BACKENDS = ["volatile", *LASTING]
-SEMANTIC = ["sqlite", "indexeddb encrypted"]
-"""The places for testing the layers above the store: a process and a page, plain and encrypted."""
+SEMANTIC = ["sqlite", "sqlite encrypted"]
+IN_THE_PAGE = "indexeddb encrypted"
+"""The places for testing the layers above the store: in the gate natively, plain and encrypted; with `all` in a page,
+too, where each call takes ten times as long."""
 _UNCHECKED: dict[str, Any] = {"fields": None, "vector": "optional", "problem": lambda record: None}
 ANY_BODY = Kinds([replace(kind, **_UNCHECKED) for kind in KINDS], others=True)
 """The kinds of Sonata with their indexes and migrations, but without checks; and any other kind."""

@@ -1,6 +1,6 @@
 """The contract of a store, on all five: plain memory, SQLite and IndexedDB, the latter two encrypted too.
 
-All other tests of the memory rely on this contract, and run on two of them (`places.SEMANTIC`).
+All other tests of the memory rely on this contract, and run on two of them in the gate (`places.SEMANTIC`).
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ async def numbers_in(path: Path) -> set[int]:
     pairs: list[str] = [record.id async for record in store.scan("pair")]
     assert [pair for pair in pairs if pair.endswith("left")] == [pair.replace("right", "left") for pair in pairs[1::2]]
     found = set()
-    async for record in store.scan("witness"):
+    async for record in store.scan("measure"):
         number = record.body["number"]
         assert record.body == {**BODY, "number": number}
         assert record.vector is not None

@@ -20,8 +20,8 @@ from py_core.store.records import Record
 from py_core.store.rows import Batch
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
-from tests.store.page import PageCrypto, Tab
-from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE, Place, make_place
+from tests.store.browser.page import PageCrypto, Tab
+from tests.store.places import ANY_BODY, FEW_ITERATIONS, IN_THE_PAGE, PASSPHRASE, SEMANTIC, Place, make_place
 
 SECRET = "the meeting is at noon"
 VECTOR = np.arange(1, 33, dtype=np.float32) / 7
@@ -38,6 +38,7 @@ async def opening(place: Place, passphrase: str | None) -> Store:
     return store
 
 
+@pytest.mark.parametrize("lasting", [*SEMANTIC, IN_THE_PAGE], indirect=True)
 async def test_the_passphrase_is_set_changed_and_removed(lasting: Place) -> None:
     store = await lasting.open()
     await store.put_many(RECORDS)

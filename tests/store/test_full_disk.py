@@ -30,7 +30,7 @@ from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backends.backend_pairs import GREEDY, Pair, assert_said_alone, open_pair, prompt
 from tests.paging.page_owners import assert_nothing_is_left
 from tests.paging.test_sequence_slots import with_little_memory
-from tests.store.page import LimitedTab, PageCrypto, PageRows
+from tests.store.browser.page import LimitedTab, PageCrypto, PageRows
 from tests.store.test_sqlite import largest_file
 from tests.tiny.llama import TinyLlama
 

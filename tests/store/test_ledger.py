@@ -12,7 +12,7 @@ from py_core.store.passphrase import remove_passphrase
 from py_core.store.records import Record
 from py_core.store.rows import EVERYTHING, Batch, Rows
 from py_core.store.store import Store
-from tests.store.places import ANY_BODY, PASSPHRASE, Place
+from tests.store.places import ANY_BODY, IN_THE_PAGE, PASSPHRASE, Place
 
 RECORDS = [Record("strategy", f"w{n}", {"text": "x" * n}, None, 100.0 + n, 100.0 + n) for n in range(5)]
 MORE = [
@@ -20,7 +20,9 @@ MORE = [
     Record("session", "s", {}, None, 50.0, 50.0),
 ]
 
-pytestmark = pytest.mark.parametrize("lasting", ["sqlite encrypted", "indexeddb encrypted"], indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "lasting", ["sqlite encrypted", pytest.param(IN_THE_PAGE, marks=pytest.mark.all)], indirect=True
+)
 
 
 async def delete_one(rows: Rows, store: Store) -> None:

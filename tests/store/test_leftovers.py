@@ -17,9 +17,9 @@ from py_core.store.records import Record
 from py_core.store.rows import LAYOUT, UNCOMPACTED
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
-from tests.store.browser_crash import killable_tab
+from tests.store.browser.browser_crash import killable_tab
+from tests.store.browser.page import BrowserThread, PageCrypto, PageRows, Tab
 from tests.store.leftovers import Secrets
-from tests.store.page import BrowserThread, PageCrypto, PageRows, Tab
 from tests.store.places import ANY_BODY, FEW_ITERATIONS, PASSPHRASE
 
 NAME = "leftovers"

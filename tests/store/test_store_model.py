@@ -20,7 +20,7 @@ from py_core.store.rows import Key, Query, Range
 from py_core.store.store import Store
 from py_core.store.transaction import Transaction
 from py_core.store.transfer import export, import_file
-from tests.store.page import Tab
+from tests.store.browser.page import Tab
 from tests.store.places import BACKENDS, Place, make_place
 
 KIND_NAMES = st.sampled_from(["pattern", "trajectory", "policy"])

@@ -45,7 +45,7 @@ from tests.store.bad_records import (
     nested,
     with_body,
 )
-from tests.store.page import Tab
+from tests.store.browser.page import Tab
 from tests.store.places import PASSPHRASE
 
 Mode = Literal["merge", "replace"]

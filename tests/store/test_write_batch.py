@@ -30,7 +30,7 @@ class Refusing(VolatileRows):
 
 
 def record(number: int) -> Record:
-    return Record("witness", f"w{number}", {"number": number})
+    return Record("measure", f"w{number}", {"number": number})
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -71,10 +71,10 @@ async def test_flush_stores_all_and_the_last_of_the_same_key(store: Store) -> No
     writer = BatchedWriter(store)
     for number in range(250):
         writer.put(record(number))
-    writer.put(Record("witness", "w7", {"number": "again"}))
+    writer.put(Record("measure", "w7", {"number": "again"}))
     await writer.flush()
     assert await store.count() == 250
-    again = await store.get("witness", "w7")
+    again = await store.get("measure", "w7")
     assert again is not None
     assert again.body == {"number": "again"}
     await writer.flush()
@@ -113,7 +113,7 @@ async def test_a_record_that_cannot_be_kept_does_not_hold_up_the_others(store: S
     writer = BatchedWriter(store)
     writer.put(record(1))
     with pytest.raises(StoreError, match="JSON"):
-        writer.put(Record("witness", "bad", {"what": object()}))
+        writer.put(Record("measure", "bad", {"what": object()}))
     await writer.close()
     assert await store.count() == 1
     with pytest.raises(StoreError):
@@ -127,6 +127,6 @@ async def test_times_are_those_of_the_put() -> None:
     writer.put(record(1))
     now = 200.0
     await writer.flush()
-    stored = await store.get("witness", "w1")
+    stored = await store.get("measure", "w1")
     assert stored is not None
     assert (stored.created, stored.updated) == (100.0, 100.0)

@@ -47,7 +47,7 @@ export function editForm({ fields, save, close, label = t('forms.save') }) {
   return form;
 }
 
-/** What the controls of a form have, by their names. @param {HTMLFormElement} form @returns {Record<string, string>} */
+/** The values of the controls of a form, by their names. @param {HTMLFormElement} form @returns {Record<string, string>} */
 export function typedIn(form) {
   const controls = /** @type {HTMLInputElement[]} */ ([...form.elements]);
   return Object.fromEntries(controls.filter(({ name }) => name).map(({ name, value }) => [name, value]));

@@ -17,8 +17,8 @@ from rich.table import Table
 from app.building.system import find_chromium
 from tests.bench.in_browser import local_server
 from tests.bench.reporting import options_of, print_tables, write_figures
-from tests.store.browser_crash import kill_rounds
-from tests.store.page import BrowserThread
+from tests.store.browser.browser_crash import kill_rounds
+from tests.store.browser.page import BrowserThread
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from py_core.store.store import Store
 from tests.bench.in_browser import local_server
 from tests.bench.memory.memory_measure import measure, measure_conversations
 from tests.bench.reporting import options_of, print_tables, write_figures
-from tests.store.page import BrowserThread, Tab
+from tests.store.browser.page import BrowserThread, Tab
 
 COLUMNS = {
     "writes_per_s": "writes/s",

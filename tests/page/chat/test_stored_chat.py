@@ -70,6 +70,7 @@ async def test_a_reload_keeps_the_chat_on_the_page_and_in_the_model(plain_chat: 
     assert await plain_chat.page.evaluate("sonata.lastAnswer.reusedTokens") >= PAGE
 
 
+@pytest.mark.all  # test_models_page.py changes the model in a chat, test_wasm.py the precision
 async def test_a_change_of_backend_keeps_the_chat(plain_chat: ChatPage) -> None:
     await plain_chat.ask(FIRST)
     alone = await prompt_tokens(plain_chat)

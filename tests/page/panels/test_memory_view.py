@@ -227,7 +227,7 @@ async def test_the_plain_assistant_is_quiet_and_its_words_agree_with_its_numbers
     await chat.chip.locator("summary").click()
     reason = await chat.chip.locator(".route-reason").inner_text()
     none = r"No agent was likely enough, so the plain assistant answered\."
-    told = none + r" The likeliest agent is ([\w -]+) with ([\d.]+)%\."
+    told = none + r" The likeliest agent is ([\w -]+) \(([\d.]+)%\)\."
     said = re.fullmatch(told, reason)
     assert said, reason
     await expect(chat.chip.get_by_role("heading", name="Most likely agents")).to_be_visible()

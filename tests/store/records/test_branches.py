@@ -21,7 +21,7 @@ from py_core.store.rows import LAYOUT, Batch
 from py_core.store.store import Store
 from py_core.store.transfer import export, import_file
 from py_core.store.volatile import VolatileRows
-from tests.store.page import Tab
+from tests.store.browser.page import Tab
 from tests.store.places import ANY_BODY, Place, make_place
 
 

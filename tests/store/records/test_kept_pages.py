@@ -16,10 +16,11 @@ from app.chat.kept_pages import CHAT, KeptPages
 from py_core.store.passphrase import remove_passphrase, set_passphrase
 from py_core.store.rows import BLOB, Batch
 from py_core.store.store import Store
-from tests.store.page import Tab
-from tests.store.places import LASTING, SEMANTIC, Place, make_place
+from tests.store.browser.page import Tab
+from tests.store.places import IN_THE_PAGE, LASTING, Place, make_place
 from tests.store.test_sqlite import largest_file
 
+IN_THE_GATE = ("sqlite", IN_THE_PAGE)
 NAMES = [f"{number:032x}" for number in range(8)]
 
 
@@ -57,7 +58,7 @@ async def kept_in(backend: str, tmp_path: Path, get_tab: Callable[[], Tab]) -> A
 
 
 @pytest_asyncio.fixture(
-    params=[name if name in SEMANTIC else pytest.param(name, marks=pytest.mark.all) for name in LASTING]
+    params=[name if name in IN_THE_GATE else pytest.param(name, marks=pytest.mark.all) for name in LASTING]
 )
 async def kept(request: pytest.FixtureRequest, tmp_path: Path, get_tab: Callable[[], Tab]) -> AsyncIterator[Kept]:
     async for made in kept_in(request.param, tmp_path, get_tab):

@@ -14,7 +14,7 @@ import pytest
 from py_core.store.records import Record
 from py_core.store.rows import Change
 from py_core.store.store import Store
-from tests.store.page import PageCrypto, PageRows, Tab
+from tests.store.browser.page import PageCrypto, PageRows, Tab
 from tests.store.places import ANY_BODY
 
 OpenTab = Callable[[], Awaitable[Tab]]

@@ -23,25 +23,27 @@ from playwright.async_api import Error as PlaywrightError
 
 from app.building.system import CHROMIUM_FLAGS
 from py_core.store.errors import StoreError
+from py_core.store.kinds import Kinds
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, PageRows, Tab
+from tests.store.browser.page import BrowserThread, PageRows, Tab
 
 LONGEST_SECONDS = 3.0
 STARTS = 3
 NAME = "crash"
 WRITER = """
 import asyncio, numpy as np
+from py_core.store.kinds import Kinds
 from py_core.store.records import Record
 from py_core.store.store import Store
 from py_core.store.write_batch import BatchedWriter
 
 async def main(number):
-    store = await Store.open(await IndexedDBRows.open(memory_store, "crash"))
+    store = await Store.open(await IndexedDBRows.open(memory_store, "crash"), kinds=Kinds(others=True))
     writer = BatchedWriter(store)
     while True:
         for _ in range(10):
             vector = np.full(384, number, np.float32)
-            writer.put(Record("witness", str(number), {"number": number, "text": "x" * 200}, vector))
+            writer.put(Record("measure", str(number), {"number": number, "text": "x" * 200}, vector))
             number += 1
         await writer.flush()
         report(f"stored {number - 1}")
@@ -116,9 +118,9 @@ def killable_tab(
 
 async def stored_in(tab: Tab) -> set[int]:
     """The numbers of the records, each of which must be whole. Raises AssertionError or StoreError."""
-    store = await Store.open(await PageRows.open(tab, NAME))
+    store = await Store.open(await PageRows.open(tab, NAME), kinds=Kinds(others=True))
     found = set()
-    async for record in store.scan("witness"):
+    async for record in store.scan("measure"):
         number = record.body["number"]
         if record.vector is None or not np.array_equal(record.vector, np.full(384, number, np.float32)):
             raise AssertionError(f"record {number} is damaged")

@@ -1,4 +1,4 @@
-/** The worker of the tests' page: Pyodide with Sonata's packages, and tests/store/in_page.py in it. Served by page.py. */
+/** The worker of the tests' page: Pyodide with Sonata's packages, and tests/store/browser/in_page.py in it. Served by page.py. */
 import { deriveCipher } from './memory/encryption.js';
 import { memoryStore } from './memory/indexeddb.js';
 import { bootPython } from './engine/python_runtime.js';

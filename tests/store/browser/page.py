@@ -1,7 +1,7 @@
 """IndexedDB and WebCrypto of a real Chromium, as `Rows` and `Crypto` for the tests that every backend passes.
 
-The page runs Pyodide in a worker with the site's own code; tests/store/in_page.py in it runs the calls. Chromium is
-driven from a thread of its own, so that any event loop can wait for it.
+The page runs Pyodide in a worker with the site's own code; tests/store/browser/in_page.py in it runs the calls.
+Chromium is driven from a thread of its own, so that any event loop can wait for it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from py_core.store.fallback import FallbackRows
 from py_core.store.records import Record
 from py_core.store.rows import LAYOUT
 from py_core.store.store import Store
-from tests.store.page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
+from tests.store.browser.page import BrowserThread, LimitedTab, PageCrypto, PageRows, Tab
 from tests.store.places import ANY_BODY
 
 OpenTab = Callable[[], Awaitable[Tab]]

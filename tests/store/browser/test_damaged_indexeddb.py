@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from py_core.store.packing import pack
 from py_core.store.rows import LAYOUT
-from tests.store.page import Tab
+from tests.store.browser.page import Tab
 from tests.store.test_unreadable import GOOD
 
 DAMAGE = r"""async ([name, LAYOUT, head, data]) => {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from py_core.store.rows import LAYOUT
-from tests.store.browser_crash import kill_rounds, killable_browser
-from tests.store.page import BrowserThread
+from tests.store.browser.browser_crash import kill_rounds, killable_browser
+from tests.store.browser.page import BrowserThread
 
 ROUNDS = 5
 
