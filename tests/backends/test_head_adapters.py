@@ -340,5 +340,5 @@ async def test_states_that_were_read_are_scored_as_the_tokens_behind_them_are(ti
     for wrong, scored in ((states[:, :-1], tokens[1:]), (states, tokens), (states[:0], [])):
         with pytest.raises(ValueError, match="need states of shape"):
             await backend.score_states(sequence, wrong, scored)
-    with pytest.raises(ValueError, match="a token id is outside 0"):
+    with pytest.raises(ValueError, match="a token id is outside of 0"):
         await backend.score_states(sequence, states[:1], [tiny.vocab_size])

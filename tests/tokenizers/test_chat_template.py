@@ -210,7 +210,7 @@ def test_names_and_tool_calls_are_contents_too(tokenizer: Tokenizer) -> None:
 def test_special_tokens_in_a_role_or_key_are_refused(
     tokenizer: Tokenizer, template: ChatTemplate, message: dict[str, Any]
 ) -> None:
-    with pytest.raises(ChatTemplateError, match="contains a special token of the model. Use a plain name"):
+    with pytest.raises(ChatTemplateError, match=r"contains a special token of the model\. Use a plain name"):
         encode_chat(tokenizer, template, [message])
 
 
@@ -218,7 +218,7 @@ def test_special_tokens_in_a_role_or_key_are_refused(
 
 
 def test_a_template_that_is_no_text_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ChatTemplateError, match="is not text. Choose another file"):
+    with pytest.raises(ChatTemplateError, match=r"is not text\. Choose another file"):
         ChatTemplate.from_gguf({"tokenizer.chat_template": ["a list"]}, tokenizer, native_renderer())
 
 
