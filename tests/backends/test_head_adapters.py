@@ -276,7 +276,7 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(llama: Tiny) -> None
     await refused(dataclasses.replace(near, tokens=near.tokens + llama.vocab_size), "outside 0")
     await refused(dataclasses.replace(near, states=near.states * [[0.0]]), "zeros")
     await refused(dataclasses.replace(near, lambda_=1.0), r"lambda_, the neighbours' share, is 1\.0")
-    await refused(dataclasses.replace(near, tau=2.0), r"tau is 2\.0")
+    await refused(dataclasses.replace(near, tau=2.0), r"tau, a cosine, is 2\.0")
     await refused(dataclasses.replace(near, temperature=0.0), r"temperature is 0\.0")
     assert await backend.put_head_adapter(good) == 1, "nothing of these took a slot"
 
