@@ -84,7 +84,7 @@ def unpacked(archive: Path) -> dict[str, bytes]:
 def test_a_cache_that_can_be_no_folder_is_a_sentence(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("no folder")
     with (
-        pytest.raises(BuildError, match=r"is no folder .* set SONATA_CACHE to another folder"),
+        pytest.raises(BuildError, match=r"is not a folder .* set SONATA_CACHE to another folder"),
         one_build_at_a_time(tmp_path / below),
     ):
         pass
