@@ -15,6 +15,7 @@ from app.building.node import node_path
 from py_core.display import is_blank, whole_end
 from tests.unit.test_invisible_names import BLANK, SEEN
 
+BY_HAND = r"lement\('(d[lt]|input|label|[ou]l|optgroup|option|select|table|t[dhr]|textarea)'|new Option\("
 REACHED = r"\b(local|session)Storage\.\w|new BroadcastChannel|navigator\.locks\b"
 CALL = """
 import { readFileSync } from 'node:fs';
@@ -160,6 +161,16 @@ def test_every_part_of_the_page_reaches_web_storage_in_one_way() -> None:
     }
     channels = {"common/browser_parts.js", "engine/model_tabs.js", "engine/worker.js"}
     assert reached - allowed - channels == set()
+
+
+def test_lists_and_forms_are_templates() -> None:
+    """docs/decisions/0106: the roots of parts are made by hand, and Markdown."""
+    found = {
+        path.relative_to(ROOT / "web").as_posix()
+        for path in (ROOT / "web").rglob("*.js")
+        if re.search(BY_HAND, path.read_text("utf-8"))
+    }
+    assert found == {"markdown/rich_blocks.js"}
 
 
 def test_styles_that_are_loaded_late_lie_where_they_are_asked_for() -> None:

@@ -4,6 +4,7 @@
  */
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { visible } from '../common/cut.js';
+import { part } from '../common/dom.js';
 import { icon } from '../common/icon.js';
 import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
@@ -52,13 +53,12 @@ export class Attachments {
     this.#root = root;
     this.#parts = parts;
     this.#page = page;
-    const input = Object.assign(document.createElement('input'), { type: 'file', multiple: true, hidden: true });
-    input.setAttribute('aria-label', t('files.attach'));
-    input.addEventListener('change', () => {
-      this.attach([...input.files ?? []]);
-      input.value = ''; // the same file may be chosen again
-    });
-    form.append(input);
+    const choose = ({ target }) => {
+      this.attach([...target.files]);
+      target.value = ''; // the same file may be chosen again
+    };
+    render(html`<input type="file" multiple hidden aria-label=${t('files.attach')} @change=${choose}>`, form);
+    const input = part(form, 'input[type=file]', HTMLInputElement);
     form.querySelector('.attach')?.addEventListener('click', () => input.click());
     form.querySelector('textarea')?.addEventListener('paste', (event) => this.#onPaste(event));
     this.#watchDragging();

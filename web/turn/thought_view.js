@@ -1,18 +1,17 @@
 /** A model's thoughts before its answer: folded away above it, as plain text. */
+import { html, render } from '../vendor/lit-html/lit-html.js';
 import { t } from '../i18n/i18n.js';
 import { element } from '../common/dom.js';
 import { formatSeconds } from '../common/format.js';
 
 export class ThoughtView {
-  #summary = element('summary', '', t('answers.thinking'));
+  element = element('details', 'thought');
   #text = element('p');
   #begin = performance.now();
-  element = document.createElement('details');
 
   constructor() {
-    this.element.className = 'thought';
     this.#text.dir = 'auto';
-    this.element.append(this.#summary, this.#text);
+    this.#name(t('answers.thinking'));
   }
 
   append(text) {
@@ -26,6 +25,11 @@ export class ThoughtView {
 
   /** The thought is over. @param {number} [seconds] that it took; by default the time since it began */
   finish(seconds = (performance.now() - this.#begin) / 1000) {
-    this.#summary.textContent = t('answers.thought', { time: formatSeconds(seconds) });
+    this.#name(t('answers.thought', { time: formatSeconds(seconds) }));
+  }
+
+  /** @param {string} summary */
+  #name(summary) {
+    render(html`<summary>${summary}</summary>${this.#text}`, this.element);
   }
 }
