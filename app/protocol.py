@@ -299,12 +299,14 @@ class StoredTurn:
 
 def to_json(value: Any) -> Any:
     """Return a dataclass of this module as plain data: see the top."""
+    if value is None or isinstance(value, str | int | float):  # first: most are, such as the ids of a prompt
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         named = {name: to_json(getattr(value, attribute)) for attribute, name in _told(type(value))}
         return {"type": event_type(type(value).__name__), **named} if isinstance(value, Event) else named
     if isinstance(value, Mapping):
         return {name: to_json(one) for name, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence):
         return [to_json(one) for one in value]
     return value
 
