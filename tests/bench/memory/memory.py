@@ -19,13 +19,12 @@ from rich.table import Table
 
 from app.building.system import find_chromium
 from app.models.build_outputs import hnsw_kernel_path
-from app.records.kinds import KINDS
 from py_core.hnsw.wasmtime_kernel import WasmtimeHnswKernel
 from py_core.store.passphrase import set_passphrase
 from py_core.store.sqlite import SQLiteRows
 from py_core.store.store import Store
 from tests.bench.in_browser import local_server
-from tests.bench.memory.memory_measure import measure, measure_conversations
+from tests.bench.memory.memory_measure import UNCHECKED, measure, measure_conversations
 from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.store.browser.page import BrowserThread, Tab
 
@@ -46,11 +45,10 @@ COLUMNS = {
 }
 IN_PAGE = """
 from py_core.hnsw.wasm_kernel import PyodideHnswKernel
-from app.records.kinds import KINDS
 from py_core.store.passphrase import set_passphrase
 
 async def main(name, count, encrypted, conversations):
-    store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto, kinds=KINDS)
+    store = await Store.open(await IndexedDBRows.open(memory_store, name), crypto=crypto, kinds=UNCHECKED)
     if encrypted:
         await set_passphrase(store, "a benchmark")
     kernel = PyodideHnswKernel(hnsw_exports)
@@ -71,7 +69,7 @@ CONVERSATION_COLUMNS = {
 
 async def natively(count: int, encrypted: bool, conversations: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"), kinds=KINDS)
+        store = await Store.open(await SQLiteRows.open(Path(folder) / "memory.sqlite"), kinds=UNCHECKED)
         if encrypted:
             await set_passphrase(store, "a benchmark")
         kernel = WasmtimeHnswKernel(hnsw_kernel_path())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from app.records.conversation_list import ConversationList
 from app.records.conversation_text import ConversationText
+from app.records.kinds import KINDS
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.store.background import Background
+from py_core.store.kinds import Kinds
 from py_core.store.records import Record
 from py_core.store.store import Store
 from py_core.store.vectors import VectorSearch
@@ -21,6 +24,9 @@ DIMENSIONS = 384
 INNER = 32
 BATCH = 100
 READS, SEARCHES = 500, 30
+_UNCHECKED: dict[str, Any] = {"fields": None, "vector": "optional", "problem": lambda record: None}
+UNCHECKED = Kinds([replace(kind, **_UNCHECKED) for kind in KINDS])
+"""The kinds of Sonata with their indexes, for records that have only what is measured."""
 
 
 async def measure(store: Store, count: int, kernel: HnswKernel | None) -> dict[str, float]:

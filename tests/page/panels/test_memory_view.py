@@ -24,6 +24,7 @@ from py_core.store.transfer import export
 from py_core.store.volatile import VolatileRows
 from tests.page.chat_page import ChatPage
 from tests.page.small_site import SmallSite
+from tests.store.places import ANY_BODY
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -474,7 +475,7 @@ async def test_bad_records_are_told_left_out_and_deleted(chat: MemoryPage, tmp_p
     file = tmp_path / "bad.sonata"
 
     async def make() -> bytes:
-        store = await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=KINDS)
+        store = await Store.open(VolatileRows(), crypto=NativeCrypto(), kinds=ANY_BODY)
         good = {"value": 1, "confidence": 1.0, "source": "user", "last_used": 0.0, "observations": 0, "changed": 0.0}
         await store.put_many([Record("policy", "tests.good", good), Record("policy", "tests.bad", {**good, "x": 1})])
         return await export(store)

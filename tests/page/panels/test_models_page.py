@@ -285,7 +285,7 @@ async def test_a_redirect_to_a_host_that_is_not_listed_is_refused_until_the_user
         assert hub.asked == []
         await chat.agree_to_model()
         host = stranger.files_url
-        refused = f"sends on to {host[7:]}, which is not on the list of hosts that models may come from."
+        refused = f"redirects to {host[7:]}, which is not on the list of hosts that models may come from."
         assert f"{refused} If you trust it, allow it in Settings, Model." in await chat.problem()
         await chat.open_models()
         await models(chat).get_by_text("Hosts that models may come from").click()
@@ -391,7 +391,7 @@ async def test_a_host_that_is_not_listed_is_refused_until_the_user_allows_it(
         hub.redirect_to = host = stranger.files_url
         await open_list(chat)
         await press(chat, "Download Other")
-        assert f"sends on to {host[7:]}, which is not on the list of hosts" in await problem(chat)
+        assert f"redirects to {host[7:]}, which is not on the list of hosts" in await problem(chat)
         stranger.asked.clear()
         assert not await chat.page.evaluate(EMPTY_MODEL)
         await models(chat).get_by_text("Hosts that models may come from", exact=True).click()

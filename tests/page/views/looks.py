@@ -77,7 +77,7 @@ async def check_look(page: Page, name: str, screenshots: Path) -> str | None:
     return (
         f"{name} looks different ({how:.2f}, at most {MOST_DIFFERENT} is taken for the same): compare "
         f"look-{name}-now.png, -before.png and the screenshot look-{name}.png in {screenshots}. If it should look like "
-        f"that, accept it with {ACCEPT}=1 and commit tests/page/looks/{name}.png."
+        f"that, accept it with {ACCEPT}=1 and commit tests/page/views/looks/{name}.png."
     )
 
 
