@@ -3,7 +3,8 @@
 // For software adapters, over hot pages only: one invocation handles all tokens, with an online softmax (arXiv
 // 1805.02867) and no barriers.
 // lavapipe silently ends all loops of an invocation after 65,535 iterations. So the loops over a head's quads must be
-// short enough for its compiler to unroll, which they are up to HEAD_DIM = 128 (tests/backends/webgpu/test_attention_kernels.py).
+// short enough for its compiler to unroll, which they are up to HEAD_DIM = 128
+// (tests/backends/webgpu/test_attention_kernels.py).
 // Bindings: 0 state; 1 q: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; 2 page_table; 3 kv: the layer's pages;
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f.
 // Constants: HEADS, KV_HEADS, HEAD_DIM (a multiple of 8), PAGE, MAX_PAGES, SCALE, WORKGROUP, those of scores.wgsl.
