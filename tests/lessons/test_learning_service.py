@@ -193,7 +193,7 @@ async def test_a_change_of_capitals_counts_and_no_change_or_that_into_another_le
     [
         ("  ", "x", "The question is empty"),
         ("x", "\n", "The answer is empty"),
-        ("Why?", "word " * 500, "this model can learn 448. Shorten them"),
+        ("Why?", "word " * 500, "this model can learn at most 448. Shorten them"),
         ("why " * 1_000_000, "x", "too long to learn"),
     ],
 )

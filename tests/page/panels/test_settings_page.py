@@ -91,7 +91,7 @@ async def test_what_runs_the_real_engine_is_what_was_chosen(ready_chat: ChatPage
     await ready_chat.open_part("Answers")
     part = await ready_chat.open_part("Model")
     await expect(part).to_contain_text("Set by the address of this page (backend=wasm)")
-    await expect(part.locator(".run-why").first).to_contain_text("as chosen")
+    await expect(part.locator(".run-why").first).to_contain_text("as you chose")
     fit = await page.evaluate("sonata.info.fit")
     lengths = [length for length, _ in fit["contexts"]]
     assert lengths == sorted(lengths)
