@@ -122,7 +122,7 @@ def test_a_name_that_exists_is_overwritten_only_where_that_is_said(
     other = replace(drawn(base.graph, 2, rank=2), name="a")
     file = write_gguf_adapter(other, tmp_path / "a.gguf")
     before = Path(listed()[0]["file"]).read_bytes()
-    assert_sentence(sonata("adapters", "import", file, *tiny), "There is a a.safetensors already", "--replace")
+    assert_sentence(sonata("adapters", "import", file, *tiny), "a.safetensors exists already", "--replace")
     assert Path(listed()[0]["file"]).read_bytes() == before
     printed(sonata("adapters", "import", file, *tiny, "--replace"))
     assert listed()[0]["rank"] == 2
@@ -199,7 +199,7 @@ def test_a_write_that_does_not_come_to_its_end_leaves_what_was_there(
             folder.keep(replace(drawn(base.graph, 2), name="pirate"), base, instead=True)
     assert folder.adapters() == [before]
     assert [path.name for path in folder.folder.iterdir()] == ["pirate.safetensors"]
-    with pytest.raises(ValueError, match=r"There is a pirate\.safetensors already"):
+    with pytest.raises(ValueError, match=r"pirate\.safetensors exists already"):
         folder.keep(pirate, base)
 
 

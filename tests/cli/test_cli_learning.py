@@ -210,7 +210,7 @@ def test_a_file_of_which_no_row_can_be_taught_teaches_nothing(tiny: list[str], h
     assert (result.returncode, len(rows(result))) == (1, 12)
     assert "0 learned; lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more were not" in result.stderr
     assert lessons_of(home) == []
-    assert_sentence(sonata("teach", "--file", tmp_path, *home, *tiny), "directory")
+    assert_sentence(sonata("teach", "--file", tmp_path, *home, *tiny), "is a folder")
 
 
 def test_a_question_that_cannot_be_answered_is_null_and_the_others_are_answered(

@@ -186,7 +186,7 @@ def test_undo_lets_the_lesson_answer_again_that_was_replaced(home: Path) -> None
     assert [(lesson["id"], lesson["replaced_by"]) for lesson in listed(home, "--all")] == [("d09", ""), ("a01d", "")]
     printed(sonata("memory", "undo", "d09", "--home", home, "--yes"))
     printed(sonata("memory", "undo", "--home", home, "--yes"))
-    assert_sentence(sonata("memory", "undo", "--home", home, "--yes"), "Nothing was taught")
+    assert_sentence(sonata("memory", "undo", "--home", home, "--yes"), "nothing was taught")
 
 
 def test_an_export_brings_everything_to_another_folder(home: Path, tmp_path: Path) -> None:

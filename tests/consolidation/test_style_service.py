@@ -149,7 +149,7 @@ async def test_a_style_that_helps_too_little_or_harms_is_left_out(
     found = await style.learn(priority=Priority.BACKGROUND)
     assert found is not None
     assert (found.verdict, found.weights, assistant.adapters.style) == ("refused", "", 0)
-    assert "left out" in str(found.why)
+    assert "not used" in str(found.why)
     assert await style.waiting() == 0, "the same answers are not tried again"
 
 

@@ -284,7 +284,7 @@ async def test_without_anything_to_go_by_the_fallback_answers() -> None:
 
 
 async def test_an_unknown_agent_is_refused(router) -> None:
-    with pytest.raises(AgentError, match="no agent 'astronaut'; there are assistant, cook, driver, gardener"):
+    with pytest.raises(AgentError, match=r"no agent 'astronaut'\. The agents are assistant, cook, driver, gardener"):
         await router.correct("to the moon", "astronaut")
 
 

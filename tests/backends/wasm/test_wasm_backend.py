@@ -167,7 +167,7 @@ async def test_an_unknown_precision_is_refused(tmp_path: Path, kernel_wasm) -> N
 async def test_a_format_without_a_kernel_is_named(tmp_path: Path, kernel_wasm, monkeypatch) -> None:
     monkeypatch.delitem(MATRIX_KINDS, "Q4_1")
     path = TinyLlama().write(tmp_path / "tiny.gguf")
-    with pytest.raises(BackendError, match=r"blk\.0\.attn_q\.weight is in Q4_1; the WASM kernels read .* only"):
+    with pytest.raises(BackendError, match=r"blk\.0\.attn_q\.weight is in Q4_1; the WASM kernels read only"):
         await open_pair(path, WasmtimeHost(kernel_wasm()))
 
 

@@ -238,5 +238,7 @@ async def test_biases_in_another_format_are_named(tmp_path: Path, host: WgpuHost
     config, graph = describe_model(header)
     name = "blk.1.attn_k.bias"
     tensors = {**header.tensors, name: replace(header.tensors[name], format=FORMATS["F16"])}
-    with pytest.raises(BackendError, match=r"blk\.1\.attn_k\.bias is in F16; the GPU kernels read biases in F32 only"):
+    with pytest.raises(
+        BackendError, match=r"blk\.1\.attn_k\.bias is in F16; the GPU kernels read norms and biases in F32 only"
+    ):
         await load_webgpu(host, source, replace(header, tensors=tensors), config, graph)

@@ -240,7 +240,7 @@ async def test_on_localhost_each_load_brings_what_changed_and_an_update_that_fai
     await expect(chat.page.locator("#message")).to_be_visible()
     assert await accent() == newer
     assert "display: none }" not in (await chat.page.evaluate(FETCHED_STYLE))[:30]
-    assert "shell/style.css on the server is not the file that its list tells of" in await notice(chat)
+    assert "shell/style.css on the server is not the file that its list names" in await notice(chat)
     server.instead.clear()
 
     # The server goes in the middle.
