@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.cli.home import HomeOption
+from app.cli.memory import agreed
 from app.cli.model_file import ModelOption
 from app.cli.models import JsonOption, NameOption, size_words
 from app.cli.terminal import console, say
@@ -140,11 +140,8 @@ def rm(
     """Delete adapters, after asking. Sonata cannot restore them."""
     folder = AdapterFolder(home)
     found = [folder.find(name) for name in names]
-    if not yes:
-        if not sys.stdin.isatty():
-            raise ValueError("Sonata cannot ask here whether to delete them: confirm with --yes.")
-        if not typer.confirm(f"Delete {', '.join(one_line(one.name) for one in found)} for good?"):
-            return
+    if not agreed(yes, f"Delete {', '.join(one_line(one.name) for one in found)} for good?"):
+        return
     for one in found:
         folder.remove(one.name)
         say(f"Deleted {one.name}: {size_words(one.size)}.")
