@@ -193,6 +193,6 @@ LESSONS = Kind(
         "last_used": checks.time,
         "before": checks.text(),
     },
-    blobs="kept",
+    has_blobs=True,
     migrations={6: _with_before},
 )

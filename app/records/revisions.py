@@ -226,5 +226,5 @@ REVISION_WEIGHTS = Kind(
         "sha256": checks.text(LONGEST_NAME),
         "data": checks.text(),
     },
-    blobs="kept",
+    has_blobs=True,
 )

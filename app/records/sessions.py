@@ -356,7 +356,7 @@ SESSIONS = Kind(
         "titled": checks.one_of(*get_args(Titled)),
         "said": checks.time,
     },
-    blobs="kept",
+    has_blobs=True,
     migrations={5: _session_with_branches},
 )
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from py_core.store import field_checks as checks
+from py_core.store.blobs import blob_name
 from py_core.store.errors import StoreError
 from py_core.store.field_checks import LARGEST_INTEGER
 from py_core.store.kinds import ALL, Kind
 from py_core.store.records import LONGEST_NAME, Record, Vector
-from py_core.store.rows import FieldValue, Range
+from py_core.store.rows import BLOB, FieldValue, Range
 from py_core.store.store import Store
 from py_core.store.transaction import Transaction
 from py_core.store.write_batch import BatchedWriter
@@ -150,6 +151,7 @@ class Trajectories:
         """Exclude trajectories from learning; only their lines of the log are left."""
         for one in trajectories:
             transaction.put(_record(_cut(replace(one, learnable=False))))
+            transaction.delete(BLOB, blob_name(KIND, one.id, "trace"))  # its tokens, which older versions kept
 
     async def retain(self) -> int:
         """Delete trajectories that are too old and the oldest ones beyond the limit, learnable or not. Set aside the
@@ -278,7 +280,7 @@ TRAJECTORIES = Kind(
         "learnable": checks.boolean,
     },
     indexed=("session", "lesson", "failed", "rating", "learnable"),
-    blobs="retired",  # what the model computed for the answer, until version 9
+    has_blobs=True,
     migrations={8: _with_log},
     partner=LOG,
 )

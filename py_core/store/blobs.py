@@ -10,7 +10,7 @@ PREFIX_CHUNK = 64
 
 
 def blob_name(kind: str, id: str, *parts: str) -> str:
-    """The name of bytes that belong to a record (Kind.blobs), for Store.put_blob."""
+    """The name of bytes that belong to a record (Kind.has_blobs), for Store.put_blob."""
     return "/".join((f"{kind}:{id}", *parts))
 
 
@@ -18,13 +18,13 @@ async def blobs_with(rows: Rows, transaction: Transaction, kinds: Kinds) -> list
     """The keys of the blobs whose records a transaction deletes completely or in part."""
     gone = dict[str, None]()
     for kind, id in transaction.deletes:
-        if kinds[kind].blobs == "kept":
+        if kinds[kind].has_blobs:
             gone[f"{blob_name(kind, id)}/"] = None
         elif whole := kinds[kind].part_of:
             gone[f"{blob_name(whole, id.partition('/')[0])}/"] = None
     if cleared := transaction.cleared:
         owner = kinds[cleared].part_of or cleared
-        if kinds[owner].blobs == "kept":
+        if kinds[owner].has_blobs:
             gone[f"{owner}:"] = None
     return [row.key for prefix in gone for row in await rows_starting_with(rows, BLOB, prefix)]
 

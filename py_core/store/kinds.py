@@ -17,7 +17,7 @@ from py_core.messages import Message
 from py_core.store import field_checks as checks
 from py_core.store.field_checks import Check
 from py_core.store.records import Record
-from py_core.store.rows import BLOB, Key
+from py_core.store.rows import Key
 from py_core.store.transaction import Transaction
 
 Migration = Callable[[Record, Record | None], Record | None]
@@ -47,9 +47,8 @@ class Kind:
     required; None: any body. vector: whether a record has one. problem: checks several fields together, and returns a
     sentence or None. indexed: fields that `Store.query` can ask for.
 
-    blobs: whether records have blobs (blobs.py), or only had them in older versions. part_of: the kind of a larger
-    thing, if a record is a part of one: its id begins with the id of the whole and "/", and each change of a part also
-    writes the whole.
+    has_blobs: records may have blobs (blobs.py). part_of: the kind of a larger thing, if a record is a part of one: its
+    id begins with the id of the whole and "/", and each change of a part also writes the whole.
 
     migrations: by the version that they start from. partner: the kind of another record that the migrations read.
     retired: beginnings of the ids of records that older versions wrote and nothing reads any more. They are deleted
@@ -62,7 +61,7 @@ class Kind:
     vector: Literal["required", "optional"] = "optional"
     problem: Callable[[Record], str | None] = lambda record: None
     indexed: tuple[str, ...] = ()
-    blobs: Literal["none", "kept", "retired"] = "none"
+    has_blobs: bool = False
     part_of: str = ""
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     partner: str = ""
@@ -144,12 +143,6 @@ class Kinds:
                 return None
             record = migrated
         return record
-
-    @property
-    def retired(self) -> list[Key]:
-        """Kinds and beginnings of the ids of retired records and blobs."""
-        blobs = [(BLOB, f"{kind.name}:") for kind in self if kind.blobs == "retired"]
-        return [(kind.name, beginning) for kind in self for beginning in kind.retired] + blobs
 
     def is_retired(self, key: Key) -> bool:
         kind, id = key

@@ -395,12 +395,11 @@ class Store:
         )
 
     async def _delete_retired(self) -> None:
-        rows = await self._rows.get(self.kinds.retired)
-        for kind, beginning in self.kinds.retired:
-            rows += await rows_starting_with(self._rows, kind, beginning)
+        kinds = [kind.name for kind in self.kinds if kind.retired]
+        keys = [key for kind in kinds for key in await self.keys_starting_with(kind, "")]
         async with self.transaction() as transaction:
-            for row in rows:
-                transaction.delete(*row.key)
+            for key in filter(self.kinds.is_retired, keys):
+                transaction.delete(*key)
 
     async def _rewrite(self, change: Anew, lock: Lock | None, target: Mapping[str, str | None], schema: int) -> None:
         """Rewrite the rows (rewriting.py), then use `lock`."""

@@ -32,13 +32,11 @@ async def test_a_memory_and_an_export_with_retired_data_keep_everything_else() -
     factors = ("divergence", "elastic", "rate", "rehearsal", "rounds")
     tuned = [policy(f"learning.background.{name}/{'0' * 16}") for name in factors]
     await old.put_many([*kept, *trained, *noted, *tuned])
-    await old.put_blob("trajectory:a1/trace", b"tokens")
     exported = await export(old)
 
     memory = await Memory.open(await Store.open(rows, kinds=KINDS))
     assert [record.id async for record in memory.store.scan()] == [record.id for record in kept]
     assert [one.name for one in memory.policies.all()] == [record.id for record in reversed(kept)]
-    assert await memory.store.get_blob("trajectory:a1/trace") is None
     revision = await memory.store.revision()
     await Memory.open(memory.store)
     assert await memory.store.revision() == revision  # nothing remains to delete

@@ -13,6 +13,7 @@ from app.records.sessions import Turn
 from py_core.learning.trajectories import KIND, LOGGED_TEXT, Trajectories, Trajectory
 from py_core.store.errors import StoreError
 from py_core.store.kinds import Kinds
+from py_core.store.rows import BLOB
 from py_core.store.store import Store
 from tests.store.places import Place
 
@@ -107,3 +108,14 @@ async def test_a_deleted_conversation_takes_its_answers_trajectories_with_it(sto
     memory.trajectories.record(answer("waits", session=gone.id))
     await memory.sessions.delete(gone.id)
     assert [t.id for t in await memory.trajectories.all()] == ["Sheep"]
+
+
+async def test_what_older_versions_kept_of_an_answers_tokens_goes_with_the_answer(store: Store) -> None:
+    trajectories = Trajectories(store, most_learnable=1)
+    for number, id in enumerate(("deleted", "set aside", "stays")):
+        trajectories.record(answer(id, created=NOW + number))
+        await store.put_blob(f"trajectory:{id}/trace", b"tokens")
+    await trajectories.delete("deleted")
+    await trajectories.retain()
+    assert [t.id for t in await trajectories.all()] == ["stays"]
+    assert await store.keys_starting_with(BLOB, "trajectory:") == [(BLOB, "trajectory:stays/trace")]
