@@ -296,10 +296,12 @@ class StoredTurn:
 
 # ---- plain data ----
 
+_PLAIN = (str, int, float)  # in isinstance, `str | int | float` would be made for each id of a prompt
+
 
 def to_json(value: Any) -> Any:
     """Return a dataclass of this module as plain data: see the top."""
-    if value is None or isinstance(value, str | int | float):  # first: most are, such as the ids of a prompt
+    if value is None or isinstance(value, _PLAIN):  # first: most are, such as the ids of a prompt
         return value
     if is_dataclass(value) and not isinstance(value, type):
         named = {name: to_json(getattr(value, attribute)) for attribute, name in _told(type(value))}
