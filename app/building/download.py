@@ -11,10 +11,10 @@ import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from app.building.common import DISK_FULL, BuildError, disk_full, write_atomically
@@ -32,15 +32,31 @@ class Source:
     """A place to download a file from: a `url`, or a package on PyPI (or a part of one), named like "jinja2==3.1.6".
 
     `member` names the file inside the zip that the address gives. `pip` holds further options for finding the package.
+    `parts`, instead of an address: the sources of the pieces that make the file, in order, each with its sha256.
     """
 
     url: str | None = None
     pypi: str | None = None
     member: str | None = None
     pip: tuple[str, ...] = ()
+    parts: tuple[tuple[Source, str], ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            return f"{self.parts[0][0]} to {self.parts[-1][0]}"
         return self.pypi or urlsplit(str(self.url)).netloc or str(self.url)
+
+
+def read_source(entry: Mapping[str, Any]) -> Source:
+    """A source as app/models/downloads.toml writes it: see there."""
+    if not (several := entry.get("parts")):
+        return Source(entry.get("url"), entry.get("pypi"), entry.get("member"), tuple(entry.get("pip", ())))
+    patterns = {key: several[key] for key in ("url", "pypi", "member") if key in several}
+
+    def part(number: int) -> Source:
+        return Source(**{key: pattern.format(n=number) for key, pattern in patterns.items()})
+
+    return Source(parts=tuple((part(number), sha256) for number, sha256 in enumerate(several["sha256"], 1)))
 
 
 @dataclass(frozen=True)
@@ -128,6 +144,8 @@ class Downloader:
     # --- one source ---
 
     def _fetch(self, wanted: Download, source: Source) -> None:
+        if source.parts:
+            return self._fetch_parts(wanted, source)
         url = self._resolve(source) if source.pypi else str(source.url)
         span: Span | None = None
         member = source.member
@@ -155,6 +173,29 @@ class Downloader:
             if not resumed:
                 raise _WrongChecksum(found)
             resumed = False  # the file may have changed between the two halves: start over
+
+    def _fetch_parts(self, wanted: Download, source: Source) -> None:
+        """Fetch each part beside the file, as a download that is resumed and checked by itself, and join them."""
+        pieces = []
+        for number, (part, sha256) in enumerate(source.parts, 1):
+            name = f"{wanted.target.name}.{number}-of-{len(source.parts)}-{sha256[:8]}.part"
+            piece = Download(wanted.target.with_name(name), sha256, (part,))
+            if not self._is_whole(piece):
+                self._fetch(piece, part)
+                self._remember(piece)
+            pieces.append(piece.target)
+        joined = wanted.target.with_name(f"{wanted.target.name}.joined.part")
+        with joined.open("wb") as out:
+            for path in pieces:
+                with path.open("rb") as file:
+                    shutil.copyfileobj(file, out, http.CHUNK)
+        found = sha256_of(joined)
+        if found != wanted.sha256:
+            joined.unlink()
+            raise _WrongChecksum(found)
+        os.replace(joined, wanted.target)
+        for path in pieces:
+            path.unlink()
 
     def _download(self, url: str, span: Span | None, part: Path, wanted: Download) -> bool:
         """Complete `part` with the bytes of the span (or of the whole file), continuing where it ends.

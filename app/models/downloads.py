@@ -32,15 +32,23 @@ class ModelFile:
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/models/downloads.toml, parsed: the tables `models`, `embedder` and `wheels`."""
+    """app/models/downloads.toml, parsed: the tables `models`, `larger`, `embedder` and `wheels`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 
 def model_files() -> list[ModelFile]:
-    """Every chat model; the first is the default."""
+    """Every chat model of the site; the first is the default."""
+    return _of("models")
+
+
+def larger_models() -> list[ModelFile]:
+    """The chat models that `python build.py models NAME` fetches, for benchmarks and long tests."""
+    return _of("larger")
+
+
+def _of(table: str) -> list[ModelFile]:
     names = ModelFile.__dataclass_fields__
-    entries = downloads()["models"]
-    return [ModelFile(**{key: value for key, value in entry.items() if key in names}) for entry in entries]
+    return [ModelFile(**{key: value for key, value in entry.items() if key in names}) for entry in downloads()[table]]
 
 
 def default_model_path() -> Path:

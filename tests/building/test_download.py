@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.building.common import ROOT, BuildError
-from app.building.download import Download, Downloader, Source
+from app.building.download import Download, Downloader, Source, read_source
 from app.building.progress import BuildProgress
 from app.building.remote_zip import find_member
 from app.models import http_range
@@ -166,6 +166,42 @@ def test_a_file_that_changed_between_two_halves_is_fetched_again(server, downloa
     assert downloader.ensure(wanted(tmp_path, server.url("file"))).read_bytes() == CONTENT
 
 
+# --- a file in parts ---
+
+
+@pytest.fixture
+def in_parts(server: FileServer, tmp_path: Path) -> Download:
+    """A file in three parts, which are the second source: the first is not there."""
+    cuts = (CONTENT[:900_000], CONTENT[900_000:1_800_000], CONTENT[1_800_000:])
+    for number, piece in enumerate(cuts, 1):
+        server.files[f"part{number:02}"] = piece
+    sums = [hashlib.sha256(piece).hexdigest() for piece in cuts]
+    sources = (
+        Source(url=server.url("none")),
+        read_source({"parts": {"url": server.url("part{n:02}"), "sha256": sums}}),
+    )
+    return Download(tmp_path / "model.bin", SHA256, sources)
+
+
+def test_parts_are_joined_and_the_next_run_fetches_only_those_that_are_missing(server, downloader, tmp_path, in_parts):
+    last = server.files.pop("part03")
+    with pytest.raises(BuildError, match="could not be downloaded"):
+        downloader.ensure(in_parts)
+    assert not in_parts.target.exists()
+    server.files["part03"] = last
+    server.asked.clear()
+    assert downloader.ensure(in_parts).read_bytes() == CONTENT
+    assert {name for name, _ in server.asked} == {"none", "part03"}
+    assert leftovers(tmp_path) == ["model.bin"]
+
+
+def test_a_part_that_is_another_file_is_refused(server, downloader, in_parts):
+    server.files["part02"] = b"x" * 900_000
+    with pytest.raises(BuildError, match="wrong checksum"):
+        downloader.ensure(in_parts)
+    assert not in_parts.target.exists()
+
+
 def test_a_server_without_ranges_begins_again(server, downloader, tmp_path):
     server.ranges = False
     server.files["file"] = CONTENT
@@ -223,7 +259,7 @@ DISK_FULL_SCRIPT = """
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
     from app.building.common import BuildError
-    from app.building.download import Download, Downloader, Source
+    from app.building.download import Download, Downloader, Source, read_source
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     folder = Path(sys.argv[2])
     sources = (Source(url=sys.argv[3], member=sys.argv[5] or None),)

@@ -14,6 +14,7 @@ import pytest
 
 from app.models.cache import ModelCache
 from app.models.catalog import read_catalog
+from app.models.template_renderer import native_renderer
 from tests.cli.command_line import SONATA, assert_sentence, printed, sonata
 from tests.formats.split_gguf import split_gguf
 from tests.models.local_hub import LocalHub, running_hub
@@ -33,6 +34,7 @@ def hub(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     assert entry
     with running_hub() as hub:
         hub.files[entry.repository] = {entry.file: model.read_bytes()}
+        native_renderer()  # of the cache that has one: this process keeps it
         monkeypatch.setenv("SONATA_CACHE", str(tmp_path))
         monkeypatch.setenv("SONATA_HUB", hub.url)
         monkeypatch.setenv("SONATA_MODEL_HOSTS", " ".join(hub.hosts))
