@@ -14,21 +14,25 @@ PERMUTED = ("llama", "smollm3")
 
 _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 _EVERYWHERE = {
-    "input_layernorm": "attn_norm",
     "self_attn.o_proj": "attn_output",
     "mlp.down_proj": "ffn_down",
 }
+_FIRST_NORM = {"input_layernorm": "attn_norm"}
 _ATTENTION = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
 _MLP = {"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up"}
 _HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-_TWO_NORMS = {"post_attention_layernorm": "ffn_norm"}
-_FOUR_NORMS = {
+_TWO_NORMS = _FIRST_NORM | {"post_attention_layernorm": "ffn_norm"}
+_FOUR_NORMS = _FIRST_NORM | {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _LLAMA = _EVERYWHERE | _ATTENTION | _MLP | _TWO_NORMS
 _GEMMA2 = _EVERYWHERE | _ATTENTION | _MLP | _FOUR_NORMS
+_OLMO2 = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 _PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 _BLOCKS = {
     "llama": _LLAMA,
@@ -38,6 +42,7 @@ _BLOCKS = {
     "phi3": _EVERYWHERE | _PHI3 | _TWO_NORMS,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
+    "olmo2": _EVERYWHERE | _ATTENTION | _MLP | _HEAD_NORMS | _OLMO2,
 }
 """By architecture: a block's modules in `transformers`, and their names in a file."""
 

@@ -13,6 +13,8 @@ from tests.tiny.models import PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
 
+POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+
 LEFT_OUT = 0.99
 """If a feature is left out, some position's logits have a smaller cosine than this."""
 
@@ -47,8 +49,10 @@ def mistakes(variant: Variant) -> list[Mistake]:
     biases += ["gate", "up", "down"] if c.get("mlp_bias") else []
     biases += ["q", "k", "v"] if architecture == "qwen2" else []
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
-    if architecture in ("qwen3", "gemma3"):
+    if architecture in ("qwen3", "gemma3", "olmo2"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
+    if architecture == "olmo2":
+        found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]
     if not c["tie_word_embeddings"]:
         found.append(Mistake("the embedding as output matrix", config={"tie_word_embeddings": True}))
     if architecture == "phi3" or variant.name == "mistral":
@@ -103,7 +107,7 @@ def _of_gemma(variant: Variant) -> list[Mistake]:
         Mistake("embeddings are not scaled", config={"tie_word_embeddings": False}, weights=_unscaled),
         Mistake("scale of attention from the wrong size", config={"query_pre_attn_scalar": scale}),
         Mistake("SiLU instead of GELU", config={"hidden_activation": "silu"}),
-        *(Mistake(f"no {name}", skipped=name) for name in ("post_attention_layernorm", "post_feedforward_layernorm")),
+        *(Mistake(f"no {name}", skipped=name) for name in POST_NORMS),
     ]
     if "layer_types" not in c:
         every = 2 if variant.architecture == "gemma2" else 6
