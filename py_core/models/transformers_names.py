@@ -33,15 +33,21 @@ _OLMO2 = {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-_PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+_QKV = {"self_attn.qkv_proj": "attn_qkv"}
+_GATE_UP = {"mlp.gate_up_proj": "ffn_up"}
+_GLM4 = {
+    "post_self_attn_layernorm": "post_attention_norm",
+    "post_mlp_layernorm": "post_ffw_norm",
+}
 _BLOCKS = {
     "llama": _LLAMA,
     "smollm3": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
-    "phi3": _EVERYWHERE | _PHI3 | _TWO_NORMS,
+    "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
+    "glm4": _EVERYWHERE | _ATTENTION | _GATE_UP | _TWO_NORMS | _GLM4,
     "olmo2": _EVERYWHERE | _ATTENTION | _MLP | _HEAD_NORMS | _OLMO2,
 }
 """By architecture: a block's modules in `transformers`, and their names in a file."""
