@@ -4,7 +4,8 @@ Without this list a file of a known architecture would open and answer wrongly, 
 experts, or attends to later tokens. Settings that do not affect the arithmetic, and those not in this list, are
 ignored: real files have many. Names are GGUF's, without the architecture's prefix.
 
-`attention.sliding_window` is not in the list: like llama.cpp, Sonata uses it only in Gemma and ignores it in others.
+`attention.sliding_window` is refused for olmo2 only: there it means OLMo 3, in which most layers have a window. Like
+llama.cpp, Sonata uses it in Gemma and ignores it in others.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
         check(key, head_dim)
     check("attention.scale", 0, head_dim**-0.5)
     check("rope.dimension_count_swa", rotated)
+    if architecture == "olmo2":
+        check("attention.sliding_window", 0)
     if architecture != "gemma3":
         check("rope.freq_base_swa", metadata.get(f"{architecture}.rope.freq_base", 10000.0))
     activation = "gelu" if architecture in _WINDOW_EVERY else "silu"

@@ -16,6 +16,7 @@ FAMILIES = (
     (("<start_of_turn>",), "gemma"),
     (("<|assistant|>", "<|end|>"), "phi3"),
     (("[INST]",), "mistral"),
+    (("[gMASK]", "<sop>"), "glm4"),
 )
 """Special tokens that only this family has, and the name of its template."""
 

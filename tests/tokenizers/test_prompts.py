@@ -193,6 +193,10 @@ FAMILIES = {
         "<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n",
     ),
     "mistral": (["[INST]", "[/INST]"], "<s>[INST]Be kind.\n\n a [/INST]b</s>[INST]c[/INST]"),
+    "glm-4": (
+        ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"],
+        "[gMASK]<sop><|system|>\nBe kind.<|user|>\n a <|assistant|>\nb<|user|>\nc<|assistant|>\n",
+    ),
     "llama 2": ([], "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\na [/INST] b </s><s>[INST] c [/INST]"),
 }
 

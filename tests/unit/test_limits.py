@@ -215,6 +215,8 @@ def test_a_setting_beyond_what_any_model_has_is_named(
         (GEMMA3, "attention.sliding_window_pattern", np.array([True] * 7)),
         (GEMMA3, "rope.dimension_count_swa", 8),
         ("gemma2", "attention.key_length_swa", 16),
+        ("olmo2", "attention.sliding_window", 4096),
+        ("glm4", "nextn_predict_layers", 1),
     ],
 )
 def test_a_setting_that_changes_the_answers_and_is_not_followed_is_named(

@@ -40,7 +40,7 @@ def expected(variant: Variant) -> Expected:
         return Expected(recorded["ids"].tolist(), recorded["logits"])
 
 
-KERNELS = ("llama-biases", "mistral", "qwen2", "qwen3", "phi3-partial", "gemma2", "gemma3", "smollm3")
+KERNELS = ("llama-biases", "mistral", "qwen2", "qwen3", "phi3-partial", "gemma2", "gemma3", "smollm3", "olmo2", "glm4")
 """Every architecture once, in the variant that demands most of kernels. The others differ in computations that
 Python does for all backends."""
 
