@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 11
+ABI = 12
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -105,6 +105,7 @@ MATRIX_KINDS = {
     "Q8_0": MatrixKind.NIBBLES2,
     "IQ4_NL": MatrixKind.NIBBLES2,
     "IQ4_XS": MatrixKind.NIBBLES2,
+    "MXFP4": MatrixKind.NIBBLES2,
     "Q2_K": MatrixKind.SPLIT,
     "Q3_K": MatrixKind.SPLIT,
     "Q6_K": MatrixKind.SPLIT2,
