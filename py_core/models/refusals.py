@@ -4,7 +4,8 @@ Without this list a file of a known architecture would open and answer wrongly, 
 experts, or attends to later tokens. Settings that do not affect the arithmetic, and those not in this list, are
 ignored: real files have many. Names are GGUF's, without the architecture's prefix.
 
-`attention.sliding_window` is not in the list: like llama.cpp, Sonata uses it only in Gemma and ignores it in others.
+`attention.sliding_window` is refused for olmo2 only: there it means OLMo 3, in which most layers have a window. Like
+llama.cpp, Sonata uses it in Gemma and ignores it in others.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
 }
 """The values of each setting that change nothing. For a list, the allowed values of its items."""
 
+_OF_GRANITE = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "ssm.state_size")
+"""Settings that Granite's files may have: its multipliers, and what converted dense files say of layers they lack."""
+
 _SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
 """The architectures that have soft-caps."""
 
@@ -76,6 +80,8 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
 
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
+        if architecture == "granite" and key in _OF_GRANITE:
+            return
         if value is not None and not _all_in(value, harmless):
             raise unsupported(f"{architecture}.{key}", value)
 
@@ -88,6 +94,10 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
         check(key, head_dim)
     check("attention.scale", 0, head_dim**-0.5)
     check("rope.dimension_count_swa", rotated)
+    if architecture == "granite":  # llama.cpp takes this as whether anything rotates
+        check("rope.scaling.finetuned", 1)
+    if architecture == "olmo2":
+        check("attention.sliding_window", 0)
     if architecture != "gemma3":
         check("rope.freq_base_swa", metadata.get(f"{architecture}.rope.freq_base", 10000.0))
     activation = "gelu" if architecture in _WINDOW_EVERY else "silu"

@@ -9,35 +9,47 @@ import re
 
 import numpy as np
 
-PERMUTED = ("llama", "smollm3")
+PERMUTED = ("llama", "smollm3", "granite")
 """In files of these architectures, rows of q and k that rotate together are neighbours, not half a head apart."""
 
 _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 _EVERYWHERE = {
-    "input_layernorm": "attn_norm",
     "self_attn.o_proj": "attn_output",
     "mlp.down_proj": "ffn_down",
 }
+_FIRST_NORM = {"input_layernorm": "attn_norm"}
 _ATTENTION = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
 _MLP = {"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up"}
 _HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-_TWO_NORMS = {"post_attention_layernorm": "ffn_norm"}
-_FOUR_NORMS = {
+_TWO_NORMS = _FIRST_NORM | {"post_attention_layernorm": "ffn_norm"}
+_FOUR_NORMS = _FIRST_NORM | {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _LLAMA = _EVERYWHERE | _ATTENTION | _MLP | _TWO_NORMS
 _GEMMA2 = _EVERYWHERE | _ATTENTION | _MLP | _FOUR_NORMS
-_PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+_OLMO2 = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_QKV = {"self_attn.qkv_proj": "attn_qkv"}
+_GATE_UP = {"mlp.gate_up_proj": "ffn_up"}
+_GLM4 = {
+    "post_self_attn_layernorm": "post_attention_norm",
+    "post_mlp_layernorm": "post_ffw_norm",
+}
 _BLOCKS = {
     "llama": _LLAMA,
     "smollm3": _LLAMA,
+    "granite": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
-    "phi3": _EVERYWHERE | _PHI3 | _TWO_NORMS,
+    "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
+    "glm4": _EVERYWHERE | _ATTENTION | _GATE_UP | _TWO_NORMS | _GLM4,
+    "olmo2": _EVERYWHERE | _ATTENTION | _MLP | _HEAD_NORMS | _OLMO2,
 }
 """By architecture: a block's modules in `transformers`, and their names in a file."""
 

@@ -16,6 +16,8 @@ FAMILIES = (
     (("<start_of_turn>",), "gemma"),
     (("<|assistant|>", "<|end|>"), "phi3"),
     (("[INST]",), "mistral"),
+    (("[gMASK]", "<sop>"), "glm4"),
+    (("<|start_of_role|>",), "granite"),
 )
 """Special tokens that only this family has, and the name of its template."""
 

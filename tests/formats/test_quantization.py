@@ -66,7 +66,7 @@ def test_dequantize_is_bit_exact_for_any_block(name: str, data: st.DataObject) -
     np.testing.assert_array_equal(bits, expected_bits)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("F32", "BF16")])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("F32", "BF16", "MXFP4")])
 def test_scales_without_a_number_give_elements_without_one(name: str) -> None:
     fmt = FORMATS[name]
     for half in (b"\x00\x7c", b"\x00\xfc", b"\x00\x7e", b"\x01\x7c"):  # inf, -inf, NaN, signalling NaN
@@ -101,7 +101,7 @@ def test_quantize_gives_the_bytes_of_ggml(name: str, rows: np.ndarray) -> None:
     [
         ("F32", 0), ("F16", 1 / 2048), ("BF16", 1 / 256), ("Q4_0", 1.01 / 8), ("Q4_1", 1.02 / 15), ("Q5_0", 1.01 / 16),
         ("Q5_1", 1.02 / 31), ("Q8_0", 0.51 / 127), ("Q2_K", 1 / 2), ("Q3_K", 1 / 3), ("Q4_K", 1 / 7),
-        ("Q5_K", 1 / 15), ("Q6_K", 1 / 16), ("IQ4_NL", 1 / 6), ("IQ4_XS", 1 / 6),
+        ("Q5_K", 1 / 15), ("Q6_K", 1 / 16), ("IQ4_NL", 1 / 6), ("IQ4_XS", 1 / 6), ("MXFP4", 1 / 4),
     ],
 )  # fmt: skip
 @given(rows=rows_of_floats)
@@ -118,7 +118,7 @@ def test_a_round_trip_stays_within_the_formats_steps(name: str, error: float, ro
     [
         ("F16", 2.063e-4), ("BF16", 1.662e-3), ("Q4_0", 0.08629), ("Q4_1", 0.07807), ("Q5_0", 0.04275),
         ("Q5_1", 0.03804), ("Q8_0", 0.005364), ("Q2_K", 0.2683), ("Q3_K", 0.1513), ("Q4_K", 0.07056),
-        ("Q5_K", 0.03512), ("Q6_K", 0.01760), ("IQ4_NL", 0.07591), ("IQ4_XS", 0.07653),
+        ("Q5_K", 0.03512), ("Q6_K", 0.01760), ("IQ4_NL", 0.07591), ("IQ4_XS", 0.07653), ("MXFP4", 0.1148),
     ],
 )  # fmt: skip
 def test_the_measured_error_of_normal_weights(name: str, error: float) -> None:
@@ -273,7 +273,7 @@ def test_data_of_the_wrong_length_is_refused(name: str, wrong: int) -> None:
 def test_values_that_do_not_fit_are_refused(name: str, bad: float) -> None:
     row = np.ones((1, 256), np.float32)
     row[0, 7] = bad
-    if name == "BF16" and bad == -1e9:  # its range is a float's
+    if (name == "BF16" and bad == -1e9) or (name == "MXFP4" and np.isfinite(bad)):  # their range is a float's
         assert quantize(row, FORMATS[name])
         return
     with pytest.raises(ValueError, match=r"cannot be stored|too large"):
@@ -285,7 +285,7 @@ def test_unsupported_format_is_named_with_the_tensor_and_the_way_out() -> None:
         format_for_type(16, "blk.0.ffn_up.weight")
     assert str(error.value) == (
         "Tensor blk.0.ffn_up.weight uses IQ2_XXS, which Sonata cannot read yet. Use a file in "
-        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS."
+        "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4."
     )
     with pytest.raises(UnsupportedFormatError, match="format number 99"):
         format_for_type(99, "x")

@@ -40,7 +40,7 @@ layers matter."""
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 """Token types."""
 
-PERMUTED = ("llama", "smollm3")
+PERMUTED = ("llama", "smollm3", "granite")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
 
 
@@ -131,7 +131,8 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         block, file_block = f"model.layers.{layer}", f"blk.{layer}"
         attention, mlp = f"{block}.self_attn", f"{block}.mlp"
         biased = c.get("attention_bias", False)
-        yield norm(f"{block}.input_layernorm", f"{file_block}.attn_norm")
+        if architecture != "olmo2":
+            yield norm(f"{block}.input_layernorm", f"{file_block}.attn_norm")
         if architecture == "phi3":
             yield from linear(f"{attention}.qkv_proj", f"{file_block}.attn_qkv", (q + 2 * kv, hidden), False)
         else:
@@ -141,21 +142,30 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         if architecture in ("qwen3", "gemma3"):
             yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", head)
             yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", head)
+        if architecture == "olmo2":
+            yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", q)
+            yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", kv)
+        biased = biased and architecture != "glm4"
         yield from linear(f"{attention}.o_proj", f"{file_block}.attn_output", (hidden, q), biased)
-        if gemma:
+        if architecture == "glm4":
+            yield norm(f"{block}.post_self_attn_layernorm", f"{file_block}.post_attention_norm")
+        if gemma or architecture == "olmo2":
             yield norm(f"{block}.post_attention_layernorm", f"{file_block}.post_attention_norm")
+        if gemma:
             yield norm(f"{block}.pre_feedforward_layernorm", f"{file_block}.ffn_norm")
-        else:
+        elif architecture != "olmo2":
             yield norm(f"{block}.post_attention_layernorm", f"{file_block}.ffn_norm")
         biased = c.get("mlp_bias", False)
-        if architecture == "phi3":
+        if architecture in ("phi3", "glm4"):
             yield from linear(f"{mlp}.gate_up_proj", f"{file_block}.ffn_up", (2 * ffn, hidden), False)
         else:
             yield from linear(f"{mlp}.gate_proj", f"{file_block}.ffn_gate", (ffn, hidden), biased)
             yield from linear(f"{mlp}.up_proj", f"{file_block}.ffn_up", (ffn, hidden), biased)
         yield from linear(f"{mlp}.down_proj", f"{file_block}.ffn_down", (hidden, ffn), biased)
-        if gemma:
+        if gemma or architecture == "olmo2":
             yield norm(f"{block}.post_feedforward_layernorm", f"{file_block}.post_ffw_norm")
+        elif architecture == "glm4":
+            yield norm(f"{block}.post_mlp_layernorm", f"{file_block}.post_ffw_norm")
     yield norm("model.norm", "output_norm")
     if not c["tie_word_embeddings"]:
         yield from linear("lm_head", "output", (c["vocab_size"], hidden), False)
@@ -232,6 +242,8 @@ def metadata(variant: Variant) -> dict[str, Any]:
         values["rope.freq_base"] = rope["rope_theta"]
     if architecture in PERMUTED:
         values |= {"vocab_size": c["vocab_size"], "rope.dimension_count": head_size(variant)}
+    if architecture == "glm4":
+        values["rope.dimension_count"] = int(head_size(variant) * rope["partial_rotary_factor"])
     if architecture == "phi3":
         original = c["original_max_position_embeddings"]
         values["rope.dimension_count"] = int(head_size(variant) * rope.get("partial_rotary_factor", 1.0))
@@ -248,6 +260,13 @@ def metadata(variant: Variant) -> dict[str, Any]:
     for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
         if cap in c:
             values[cap] = c[cap]
+    multipliers = {
+        "embedding_scale": "embedding_multiplier",
+        "residual_scale": "residual_multiplier",
+        "attention.scale": "attention_multiplier",
+        "logit_scale": "logits_scaling",
+    }
+    values |= {key: c[name] for key, name in multipliers.items() if name in c}
     values |= variant.metadata
     return {
         "general.architecture": architecture,

@@ -4,7 +4,8 @@
 // ggml's type numbers.
 enum {
   GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q2_K = 10,
-  GGML_Q3_K = 11, GGML_Q4_K = 12, GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_BF16 = 30
+  GGML_Q3_K = 11, GGML_Q4_K = 12, GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_BF16 = 30,
+  GGML_MXFP4 = 39
 };
 
 INLINE f32 half(const uint8_t *p) {
@@ -31,6 +32,7 @@ static u32 row_bytes_of(u32 format, u32 columns) {
     case GGML_F32: return columns * 4;
     case GGML_F16: case GGML_BF16: return columns * 2;
     case GGML_Q4_0: case GGML_IQ4_NL: return columns / 32 * 18;
+    case GGML_MXFP4: return columns / 32 * 17;
     case GGML_Q4_1: return columns / 32 * 20;
     case GGML_Q5_0: return columns / 32 * 22;
     case GGML_Q5_1: return columns / 32 * 24;
@@ -60,13 +62,14 @@ static void nibbles(Block *out, const uint8_t *in, u32 fifth) {
   }
 }
 
-// The values of the codes of IQ4_NL and IQ4_XS, plus 128.
+// The values of the codes: of IQ4_NL and IQ4_XS, plus 128; of MXFP4, plus 12: unsigned.
 static const uint8_t IQ4_VALUES[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+static const uint8_t MXFP4_VALUES[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-static void table_codes(Block *out, const uint8_t *in, f32 d) {
+static void table_codes(Block *out, const uint8_t *in, const uint8_t *values, f32 zero, f32 d) {
   nibbles(out, in, 0);
-  for (u32 i = 0; i < 32; i++) out->q[i] = IQ4_VALUES[out->q[i]];
-  both(out, d, -128 * d);
+  for (u32 i = 0; i < 32; i++) out->q[i] = values[out->q[i]];
+  both(out, d, -zero * d);
 }
 
 // Block b of a row, as py_core/formats/quantization/blocks.py describes the formats.
@@ -82,12 +85,18 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
       for (u32 i = 0; i < 32; i++) out->q[i] = in[2 + i] ^ 128;
       both(out, half(in), -128 * half(in));
       break;
-    case GGML_IQ4_NL: in = row + b * 18; table_codes(out, in + 2, half(in)); break;
+    case GGML_IQ4_NL: in = row + b * 18; table_codes(out, in + 2, IQ4_VALUES, 128, half(in)); break;
+    case GGML_MXFP4: {
+      in = row + b * 17;
+      const u32 e = in[0];  // d = 2^(e - 128)
+      table_codes(out, in + 1, MXFP4_VALUES, 12, real(e < 2 ? 0x200000u << e : (e - 1) << 23));
+      break;
+    }
     case GGML_IQ4_XS: {
       const u32 i = b % 8;
       in = row + b / 8 * 136;
       const u32 s = (in[4 + i / 2] >> (i % 2 * 4) & 15) | (in[2 + i / 4] >> (i % 4 * 2) & 3) << 4;
-      table_codes(out, in + 8 + i * 16, half(in) * ((f32)s - 32));
+      table_codes(out, in + 8 + i * 16, IQ4_VALUES, 128, half(in) * ((f32)s - 32));
       break;
     }
     case GGML_Q2_K: case GGML_Q3_K: {

@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 11
+ABI = 12
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -107,6 +107,7 @@ MATRIX_KINDS = {
     "Q8_0": MatrixKind.EIGHTS,
     "IQ4_NL": MatrixKind.EIGHTS,
     "IQ4_XS": MatrixKind.EIGHTS,
+    "MXFP4": MatrixKind.EIGHTS,
     "Q2_K": MatrixKind.SPLIT,
     "Q3_K": MatrixKind.SPLIT,
     "Q6_K": MatrixKind.SIXES,

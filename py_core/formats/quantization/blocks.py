@@ -22,8 +22,10 @@ the fields in this order:
     IQ4_NL  half d, 16 bytes of codes                             x = d * v[q]
     IQ4_XS  half d, 2 bytes of upper bits of s, 4 of lower ones,
           128 of codes                                            x = d * (s - 32) * v[q]
+    MXFP4  a byte e, 16 bytes of codes                            x = 2 ** (e - 128) * v[q]
 
-v are the 16 values of IQ4_VALUES. Codes are the lower 4 bits of q, two in a byte, the low nibble first:
+v are the 16 values of IQ4_VALUES, in MXFP4 those of MXFP4_VALUES. Codes are the lower 4 bits of q, two in a byte, the
+low nibble first:
 - in blocks of 32, and in the eight times 32 elements of IQ4_XS, byte j holds elements j and j + 16; bit j of the fifth
   bits belongs to element j
 - in Q2_K and Q3_K codes are the lower 2 bits: each 32 bytes hold 128 elements, byte j has elements j, j + 32, j + 64
@@ -86,14 +88,17 @@ Q6_K = BlockFormat("Q6_K", 14, 256, 210)
 IQ4_NL = BlockFormat("IQ4_NL", 20, 32, 18)
 IQ4_XS = BlockFormat("IQ4_XS", 23, 256, 136)
 BF16 = BlockFormat("BF16", 30, 1, 2)
+MXFP4 = BlockFormat("MXFP4", 39, 32, 17)
 
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """The values of the codes of IQ4_NL and IQ4_XS, in units of a block's scale: denser near zero."""
+MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""The values of the codes of MXFP4, floats of 4 bits, times two; a block's scale is half of the file's for that."""
 
 FORMATS: dict[str, BlockFormat] = {
     fmt.name: fmt
     for fmt in (
-        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4,
     )
 }  # fmt: skip
 FORMATS_BY_TYPE: dict[int, BlockFormat] = {fmt.ggml_type: fmt for fmt in FORMATS.values()}
@@ -118,7 +123,7 @@ UNSUPPORTED_TYPES: dict[int, BlockFormat] = {
         (29, "IQ1_M", 256, 56),
         (34, "TQ1_0", 256, 54),
         (35, "TQ2_0", 256, 66),
-        (39, "MXFP4", 32, 17),
+        (40, "NVFP4", 64, 36),
     )
 }
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from py_core.formats.quantization.bits import half_column, unpack, unpack_iq4_scales, unpack_q3_scales, unpack_scales
-from py_core.formats.quantization.blocks import IQ4_VALUES, BlockFormat, check_readable, nbytes
+from py_core.formats.quantization.blocks import IQ4_VALUES, MXFP4_VALUES, BlockFormat, check_readable, nbytes
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
 
@@ -17,6 +17,11 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
 @cache
 def _iq4_values() -> np.ndarray:
     return np.array(IQ4_VALUES, np.float32)
+
+
+@cache
+def _mxfp4_values() -> np.ndarray:
+    return np.array(MXFP4_VALUES, np.float32)
 
 
 def dequantize(data: Buffer, fmt: BlockFormat, shape: Sequence[int]) -> np.ndarray:
@@ -31,7 +36,7 @@ def dequantize(data: Buffer, fmt: BlockFormat, shape: Sequence[int]) -> np.ndarr
     check_readable(fmt)
     blocks = raw.reshape(-1, fmt.block_bytes)
     out = np.empty((blocks.shape[0], fmt.block_size), np.float32)
-    with np.errstate(invalid="ignore"):  # a damaged scale may be infinite; ggml does not stop there
+    with np.errstate(invalid="ignore", over="ignore"):  # a damaged scale may be infinite; ggml does not stop there
         _DEQUANTIZERS[fmt.name](blocks, out)
     return out.reshape(shape)
 
@@ -131,6 +136,11 @@ def _dequantize_iq4_xs(blocks: np.ndarray, out: np.ndarray) -> None:
     groups *= (half_column(blocks, 0) * unpack_iq4_scales(blocks[:, 2:8]))[:, :, None]
 
 
+def _dequantize_mxfp4(blocks: np.ndarray, out: np.ndarray) -> None:
+    np.take(_mxfp4_values(), unpack(blocks[:, 1:], 4, 16), out=out)
+    out *= np.ldexp(np.float32(1), blocks[:, :1].astype(np.int32) - 128)
+
+
 _DEQUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "F32": _dequantize_f32,
     "F16": _dequantize_f16,
@@ -147,4 +157,5 @@ _DEQUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "Q6_K": _dequantize_q6_k,
     "IQ4_NL": _dequantize_iq4_nl,
     "IQ4_XS": _dequantize_iq4_xs,
+    "MXFP4": _dequantize_mxfp4,
 }

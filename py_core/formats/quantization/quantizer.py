@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from py_core.formats.quantization.bits import pack
-from py_core.formats.quantization.blocks import F32, BlockFormat, check_readable, nbytes
+from py_core.formats.quantization.blocks import F32, MXFP4_VALUES, BlockFormat, check_readable, nbytes
 from py_core.formats.quantization.k_quants import (
     inverse,
     put_half,
@@ -124,6 +124,15 @@ def _quantize_q8_0(rows: np.ndarray, blocks: np.ndarray) -> None:
     blocks[:, 2:] = whole.astype(np.int8).view(np.uint8)
 
 
+def _quantize_mxfp4(rows: np.ndarray, blocks: np.ndarray) -> None:
+    peak = np.abs(rows).max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        exponent = np.floor(np.log2(peak)).clip(-125).astype(np.int32) + 125  # the peak is 4 to 8 times the scale
+    blocks[:, :1] = exponent
+    levels = np.ldexp(np.float32(1), exponent - 128) * np.array(MXFP4_VALUES, np.float32)
+    blocks[:, 1:] = pack(np.abs(levels[:, None] - rows[:, :, None]).argmin(axis=2).astype(np.uint8), 4, 16)
+
+
 _QUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "F16": _quantize_f16,
     "BF16": _quantize_bf16,
@@ -139,4 +148,5 @@ _QUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "Q6_K": quantize_q6_k,
     "IQ4_NL": quantize_iq4_nl,
     "IQ4_XS": quantize_iq4_xs,
+    "MXFP4": _quantize_mxfp4,
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from tests.backends.variants import covering, named
 from tests.backends.webgpu.test_kernels import (
+    DRAWN,
     MAX_ROWS,
     PLAIN,
     QUANTIZED,
@@ -24,6 +25,7 @@ from tests.backends.webgpu.test_kernels import (
     rounded,
     rounding,
     state,
+    with_all_formats,
 )
 
 
@@ -64,10 +66,12 @@ def test_limbs_are_within_half_a_step_of_the_values(run_kernel, kind, size, bloc
 
 
 @named(
-    covering(
-        13,
-        shape=[(1, 4), (2, 8), (4, 8), (4, 4)],
-        **{**SIZES, "form": QUANTIZED},
+    with_all_formats(
+        covering(
+            13,
+            shape=[(1, 4), (2, 8), (4, 8), (4, 4)],
+            **{**SIZES, "form": [name for name in QUANTIZED if name in DRAWN]},
+        )
     ),
     gate=6,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +19,9 @@ from tests.backends.variants import covering, gated, named
 from tests.backends.webgpu.gpu_layout import to_gpu_layout
 
 FORMAT_NAMES = list(FORMATS)
+BESIDE = ("MXFP4",)
+"""Formats whose blocks are read like those of others, so that a variant of each kernel outside the gate is enough."""
+DRAWN = [name for name in FORMAT_NAMES if name not in BESIDE]
 REDUCTIONS = [
     ("reduce_single", 1, 8),
     ("reduce_workgroup", 1, 8),
@@ -42,6 +47,11 @@ def snippets_of(form: str, reduce: str, integers: bool) -> dict[str, str]:
     if reduce == "reduce_single":
         columns = "x_direct"
     return {"dequantize": f"dequantize_{form.lower()}", "reduce": reduce, "columns": columns}
+
+
+def with_all_formats(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The variants, and the first of them once more in each of the formats that have no variants of their own."""
+    return [*variants, *({**variants[0], "form": form} for form in BESIDE)]
 
 
 MAX_ROWS = 16
@@ -108,7 +118,7 @@ def width(form: str, blocks: int) -> int:
 
 
 SIZES = {
-    "form": FORMAT_NAMES, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
+    "form": DRAWN, "n": [1, 7, 32, 75], "blocks": [1, 2, 5, 9], "epilogue": [0, 1, 2], "offset": [0, 3],
     "first": [0, 0, 3], "bias": [False, True], "gelu": [False, True],
 }  # fmt: skip
 """Sizes of a matrix product; `n` rows of results, `offset` their place in a row of y, `first` rows of W before
@@ -116,11 +126,11 @@ them."""
 
 
 @named(
-    covering(
+    with_all_formats(covering(
         33, reduction=REDUCTIONS, **SIZES, tile=[1, 2, 4, 8], together=[1, 2, 3], norm=[False, True],
         logits=[False, True], one=[False, False, True], chunk=[1, 3, 12], integers=[False, True],
         subgroups=[1, 2, 3, 4], row_tiles=[1, 2, 5], cap=[0.0, 0.0, 4.0],
-    ),
+    )),
     gate=15,  # the formats
 )  # fmt: skip
 @given(m=st.integers(1, 9), logits=st.integers(1, 9), seed=SEEDS)
@@ -172,12 +182,12 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
 
 
 @named(
-    covering(
+    with_all_formats(covering(
         15, lanes=[("reduce_subgroup", 2), ("reduce_subgroup", 4), ("reduce_workgroup", 8)],
-        form=[name for name in FORMAT_NAMES if LAYOUTS[name].quantized], read=[False, True], x_rows=[2, 4, 8],
+        form=[name for name in DRAWN if LAYOUTS[name].quantized], read=[False, True], x_rows=[2, 4, 8],
         together=[1, 2, 4], subgroups=[1, 2, 4], n=[7, 32, 75], blocks=[1, 5, 9], epilogue=[0, 1, 2],
         norm=[False, True],
-    )
+    ))
 )  # fmt: skip
 @given(m=st.integers(1, 9), logits=st.one_of(st.none(), st.integers(1, 9)), seed=SEEDS)
 @few
@@ -270,12 +280,12 @@ def test_integers_are_as_exact_as_floats_of_rounded_values(run_kernel, form, blo
 
 
 @named(
-    covering(
-        22, reduction=REDUCTIONS, form=FORMAT_NAMES, heads=[(1, 1), (3, 1), (4, 2)], first=[0, 1, 2],
+    with_all_formats(covering(
+        22, reduction=REDUCTIONS, form=DRAWN, heads=[(1, 1), (3, 1), (4, 2)], first=[0, 1, 2],
         head_dim=[8, 24, 64], blocks=[1, 3, 5], tile=[1, 2, 4], norm=[False, True], interleaved=[False, True],
         one=[False, False, True], chunk=[1, 3, 9], integers=[False, True], subgroups=[1, 2, 4], row_tiles=[1, 2, 5],
         rotated=[0, 0.25, 0.75, 1, 1], bias=[False, True], before=[0, 0, 3],
-    ),
+    )),
     gate=10,
 )  # fmt: skip
 @given(m=st.integers(1, 5), seed=SEEDS)
@@ -370,7 +380,7 @@ class RandomMatmul:
         return y
 
 
-@named(covering(22, shape=[(2, 2), (2, 1), (4, 1)], **SIZES))
+@named(with_all_formats(covering(22, shape=[(2, 2), (2, 1), (4, 1)], **SIZES)))
 @given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
 @few
 def test_matmul_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, seed) -> None:

@@ -15,7 +15,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.weights.arena import WeightArena
 from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.quantization import FORMATS, dequantize, nbytes
-from py_core.formats.quantization.blocks import IQ4_VALUES
+from py_core.formats.quantization.blocks import IQ4_VALUES, MXFP4_VALUES
 from tests.backends.variants import gated
 from tests.backends.webgpu.gpu_layout import MemorySource, describe_tensors, gpu_parts, to_gpu_layout
 
@@ -36,6 +36,9 @@ def random_blocks(rng: np.random.Generator, form: str, rows: int, columns: int) 
     if form in ("F32", "BF16"):
         blocks[:, -1] &= 0xBF
         blocks[:, -2] |= 0x80  # their subnormals may be zero on a GPU
+        return blocks.tobytes()
+    if form == "MXFP4":
+        blocks[:, 0] = blocks[:, 0].clip(3, 252)  # likewise, and larger ones are infinite
         return blocks.tobytes()
     for at in HALVES.get(form, [0]):
         blocks[:, at + 1] &= rng.choice(np.array([0x83, 0xBF], np.uint8), len(blocks))
@@ -72,6 +75,9 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
         codes = np.hstack((stored & 15, stored >> 4)).astype(np.int64)
     if form in ("IQ4_NL", "IQ4_XS"):
         codes = np.array(IQ4_VALUES)[codes]
+    if form == "MXFP4":
+        powers = (np.ascontiguousarray(words).view("<u2")[:blocks, None].astype(np.uint32) << 16).view(np.float32)
+        return (powers * np.array(MXFP4_VALUES, np.float32)[codes]).ravel()
     high = words[highs:].reshape(blocks, -1) if layout.high_words else None
     if layout.high_words:
         # [word, byte j, w] -> [word, w, byte j]

@@ -13,6 +13,8 @@ from tests.tiny.models import PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
 
+POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+
 LEFT_OUT = 0.99
 """If a feature is left out, some position's logits have a smaller cosine than this."""
 
@@ -37,23 +39,33 @@ def mistakes(variant: Variant) -> list[Mistake]:
     c, architecture = variant.config, variant.architecture
     rope = c["rope_parameters"]
     found = [Mistake("another epsilon", config={"rms_norm_eps": 1e-5}, below=NEAR_MISS)]
-    if architecture in PERMUTED:
+    if architecture in (*PERMUTED, "glm4"):
         found.append(Mistake("halves rotate", weights=lambda w: _reordered(variant, w, neighbours_rotate)))
     elif architecture != "phi3":
         found.append(Mistake("neighbours rotate", weights=lambda w: _reordered(variant, w, _halves_rotate)))
     if rope.get("rope_type") in ("linear", "llama3", "yarn", "longrope"):
         found += _of_scaling(rope)
     biases = [name for name in ("q", "k", "v", "o") if c.get("attention_bias")]
+    biases = [name for name in biases if (name, architecture) != ("o", "glm4")]
     biases += ["gate", "up", "down"] if c.get("mlp_bias") else []
     biases += ["q", "k", "v"] if architecture == "qwen2" else []
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
-    if architecture in ("qwen3", "gemma3"):
+    if architecture in ("qwen3", "gemma3", "olmo2"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
+    if architecture == "olmo2":
+        found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]
+    if architecture == "glm4":
+        names = ("post_self_attn_layernorm", "post_mlp_layernorm")
+        found += [Mistake(f"no {name}", skipped=name) for name in names]
     if not c["tie_word_embeddings"]:
         found.append(Mistake("the embedding as output matrix", config={"tie_word_embeddings": True}))
     if architecture == "phi3" or variant.name == "mistral":
         found.append(Mistake("a window", config={"sliding_window": WINDOW}))
-    if architecture == "phi3":
+    if architecture == "granite":
+        names = ("embedding_multiplier", "residual_multiplier")
+        found += [Mistake(f"no {name}", config={name: 1.0}) for name in names]
+        found.append(Mistake("attention's usual scale", config={"attention_multiplier": 0.25}))
+    if architecture in ("phi3", "glm4"):
         found += [Mistake("up above gate", weights=_swapped("gate_up_proj.weight")), *_of_partial_rope(rope)]
     if architecture in ("gemma2", "gemma3"):
         found += _of_gemma(variant)
@@ -103,7 +115,7 @@ def _of_gemma(variant: Variant) -> list[Mistake]:
         Mistake("embeddings are not scaled", config={"tie_word_embeddings": False}, weights=_unscaled),
         Mistake("scale of attention from the wrong size", config={"query_pre_attn_scalar": scale}),
         Mistake("SiLU instead of GELU", config={"hidden_activation": "silu"}),
-        *(Mistake(f"no {name}", skipped=name) for name in ("post_attention_layernorm", "post_feedforward_layernorm")),
+        *(Mistake(f"no {name}", skipped=name) for name in POST_NORMS),
     ]
     if "layer_types" not in c:
         every = 2 if variant.architecture == "gemma2" else 6

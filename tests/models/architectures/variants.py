@@ -143,7 +143,32 @@ SMOLLM3 = Variant(
     {**SIZES, "num_hidden_layers": 8, "tie_word_embeddings": True, "rope_parameters": rope(theta=50000.0)},
 )  # fmt: skip
 
-VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3]}
+OLMO2 = Variant("olmo2", "olmo2", "Olmo2", {**SIZES, "rope_parameters": rope(theta=5e5)})
+GLM4 = Variant(
+    "glm4", "glm4", "Glm4",
+    {**SIZES, **WIDE_HEADS, "attention_bias": True, "rope_parameters": rope(partial_rotary_factor=0.5)},
+)  # fmt: skip
+
+GRANITE = {
+    **SIZES,
+    "embedding_multiplier": 4.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.5,
+    "logits_scaling": 4.0,
+    "rope_parameters": rope(),
+}
+GRANITES = [
+    Variant("granite", "granite", "Granite", GRANITE, embedding_spread=0.25),
+    # Converted dense files of Granite 4 have settings of the hybrid ones.
+    Variant(
+        "granite-4", "granite", "Granite",
+        {**GRANITE, "attention_bias": True, "tie_word_embeddings": True},
+        metadata={"ssm.state_size": 128, "rope.scaling.finetuned": True, "expert_count": 0},
+        format="Q8_0", embedding_spread=0.25,
+    ),
+]  # fmt: skip
+
+VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES]}
 """The variants whose logits are in expected/."""
 
 ROOM = {
@@ -181,9 +206,15 @@ QUANTIZED = {
     "qwen3 of odd widths": replace(
         _quantized("qwen3", head_dim=50, hidden_size=76, intermediate_size=100), format="F16"
     ),
+    "olmo2": _quantized("olmo2", {"attn_k": "Q4_1", "ffn_down": "F16"}, tie_word_embeddings=False),
+    "glm4": _quantized("glm4", {"attn_k": "Q4_1", "ffn_up": "F16"}, head_dim=32),
+    "granite": _quantized("granite", {"attn_k": "Q4_1", "ffn_up": "F16"}),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
 gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5, because its fourth does not rotate.
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
+
+OUTSIDE_GATE = ("olmo2", "glm4", "granite")
+"""Names in QUANTIZED that have no operation of their own: test_architectures.py has them in the gate."""

@@ -171,7 +171,7 @@ class Folder:
             "embed_tokens.weight": (config["vocab_size"], hidden),
             "norm.weight": (hidden,),
         }
-        phi, gemma = "Phi3" in config["architectures"][0], "Gemma" in config["architectures"][0]
+        phi, gemma, olmo2 = (family in config["architectures"][0] for family in ("Phi3", "Gemma", "Olmo2"))
         for layer in range(config["num_hidden_layers"]):
             parts: dict[str, tuple[int, ...]] = {
                 "self_attn.o_proj": (hidden, heads * head),
@@ -186,10 +186,13 @@ class Folder:
                 parts |= {"self_attn.q_proj": (heads * head, hidden), "self_attn.k_proj": (kv * head, hidden),
                           "self_attn.v_proj": (kv * head, hidden), "mlp.gate_proj": (ffn, hidden),
                           "mlp.up_proj": (ffn, hidden)}  # fmt: skip
+            if olmo2:
+                parts |= {"self_attn.q_norm": (heads * head,), "self_attn.k_norm": (kv * head,)}
             if self.head_norms:
                 parts |= {"self_attn.q_norm": (head,), "self_attn.k_norm": (head,)}
-            norms = ["input_layernorm", "post_attention_layernorm"]
-            norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if gemma else []
+            norms = ["post_attention_layernorm"] if olmo2 else ["input_layernorm", "post_attention_layernorm"]
+            norms += ["pre_feedforward_layernorm"] if gemma else []
+            norms += ["post_feedforward_layernorm"] if gemma or olmo2 else []
             parts |= dict.fromkeys(norms, (hidden,))
             for name, shape in parts.items():
                 shapes[f"layers.{layer}.{name}.weight"] = shape
@@ -265,4 +268,8 @@ FOLDERS = [
         unused=("vision_tower.embedding.weight", "multi_modal_projector.norm.weight")),
     Folder("smollm-3", architecture("SmolLM3", rope_theta=5e6, tie_word_embeddings=True),
            byte_level("llama-bpe"), dtype="BF16"),
+    Folder("olmo-2", architecture("Olmo2", rope_theta=500000.0, rope_scaling=None), byte_level("smaug-bpe")),
+    Folder("granite-3", architecture(
+        "Granite", rope_theta=10000.0, attention_multiplier=0.0625, embedding_multiplier=12.0,
+        residual_multiplier=0.22, logits_scaling=8.0), byte_level("smollm"), dtype="BF16"),
 ]  # fmt: skip

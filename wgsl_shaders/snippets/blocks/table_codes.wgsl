@@ -1,4 +1,4 @@
-// Blocks of 4-bit codes for the 16 values of IQ4_NL and IQ4_XS (formats/quantization/blocks.py), as int8.
+// Blocks of 4-bit codes for the 16 values of TABLE, as int8, four a word (formats/quantization/blocks.py).
 #import signed_bytes
 const OFFSETS = false;
 const TWO_SCALES = false;
@@ -8,8 +8,8 @@ fn table_values(codes: vec4u) -> vec4u {
   var values = vec4u();
   for (var byte = 0u; byte < 32u; byte += 8u) {
     let code = codes >> vec4u(byte);
-    let first = select(vec4u(0xbfad9881u), vec4u(0xf6eaddcfu), (code & vec4u(4u)) != vec4u(0u));
-    let last = select(vec4u(0x26190d01u), vec4u(0x71594535u), (code & vec4u(4u)) != vec4u(0u));
+    let first = select(vec4u(TABLE.x), vec4u(TABLE.y), (code & vec4u(4u)) != vec4u(0u));
+    let last = select(vec4u(TABLE.z), vec4u(TABLE.w), (code & vec4u(4u)) != vec4u(0u));
     let four = select(first, last, (code & vec4u(8u)) != vec4u(0u));
     values |= ((four >> ((code & vec4u(3u)) * 8u)) & vec4u(0xffu)) << vec4u(byte);
   }

@@ -1,5 +1,5 @@
 // IQ4_XS: value = d * s * v[q], with s of 16 bits, signed.
-#import table_codes
+#import iq4_codes
 #import halves
 #import blocks
 fn load_block(row: u32, column: u32) -> Block {

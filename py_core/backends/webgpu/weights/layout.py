@@ -2,11 +2,12 @@
 
 The kernels read one layout for all block formats of files, in whole, aligned words (words are of 32 bits):
 
-    quants  Q4 to Q6, IQ4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
+    quants  Q4 to Q6, IQ4, MXFP4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
             Q2_K, Q3_K   2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
             Q8_0         8 words: 32 int8 in order
             F16, BF16    16 words, F32 32: values in order
     scales  S  Q4_0, Q5_0, Q8_0, IQ4_NL  half d: 2 blocks a word
+               MXFP4             the upper 16 bits of the float d: 2 blocks a word
                Q4_1, Q5_1        halves d and m: a word a block
                Q4_K, Q5_K        bytes s and t: 2 blocks a word
                Q2_K              bytes with s and t (high nibble) of values 0..15 and of 16..31: 2 blocks a word
@@ -79,6 +80,7 @@ LAYOUTS: dict[str, Layout] = {
     "Q3_K": Layout(2, "repack_q3_k", scale_halves=1, superblocks=True, high_words=1),
     "IQ4_NL": Layout(4, "repack_blocks", scale_halves=1),
     "IQ4_XS": Layout(4, "repack_iq4_xs", scale_halves=1, superblocks=True),
+    "MXFP4": Layout(4, "repack_mxfp4", scale_halves=1),
     "Q4_K": Layout(4, "repack_q4_k", scale_halves=1, superblocks=True),
     "Q5_K": Layout(4, "repack_q5_k", scale_halves=1, superblocks=True, high_words=1),
     "Q6_K": Layout(4, "repack_q6_k", scale_halves=1, superblocks=True, high_words=2),
