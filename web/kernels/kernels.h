@@ -173,8 +173,8 @@ INLINE v128_t acc_rows(Acc acc) { return acc; }
 INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) {
   return wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)));
 }
-// For codes of up to 6 bits. Sums of pairs of columns fit 16 bits for so many steps: 8 times 2 * 127 * 15, 4 times
-// 2 * 127 * 31 and twice 2 * 127 * 63 are less than 2^15.
+// The number of steps whose products of pairs of columns fit 16 bits: 8 times 2 * 127 * 15, 4 times 2 * 127 * 31 and twice
+// 2 * 127 * 63 are less than 2^15.
 #define STEPS(bits) ((bits) == 4 ? 8 : (bits) == 5 ? 4 : 2)
 INLINE Acc codes_dot(v128_t x, v128_t w, Acc acc) { return wasm_i16x8_add(acc, wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)); }
 INLINE v128_t codes_rows(Acc acc) { return wasm_i32x4_extadd_pairwise_i16x8(acc); }

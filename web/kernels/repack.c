@@ -21,7 +21,7 @@ static u32 kind_of(u32 format) {
     case GGML_BF16: return BFLOAT16;
     case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: return NIBBLES;
     case GGML_Q2_K: case GGML_Q3_K: return SPLIT;
-    case GGML_Q5_0: case GGML_Q5_1: case GGML_Q5_K: return FIVES;
+    case GGML_Q5_0: case GGML_Q5_1: case GGML_Q5_K: case GGML_MXFP4: return FIVES;
     case GGML_Q6_K: return SIXES;
     default: return EIGHTS;
   }

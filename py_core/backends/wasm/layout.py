@@ -107,7 +107,7 @@ MATRIX_KINDS = {
     "Q8_0": MatrixKind.EIGHTS,
     "IQ4_NL": MatrixKind.EIGHTS,
     "IQ4_XS": MatrixKind.EIGHTS,
-    "MXFP4": MatrixKind.EIGHTS,
+    "MXFP4": MatrixKind.FIVES,
     "Q2_K": MatrixKind.SPLIT,
     "Q3_K": MatrixKind.SPLIT,
     "Q6_K": MatrixKind.SIXES,
