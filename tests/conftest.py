@@ -73,7 +73,7 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same" if os.environ.get("CI") else "random")
 
 # The gate draws fewer: see tests/random_examples.py.
-GATE, GATE_EXAMPLES = "not all", 25
+GATE, GATE_EXAMPLES = "not all and not long", 25
 
 # A shell that runs the tests in the background makes them ignore Ctrl-C, and every process that they start, too.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

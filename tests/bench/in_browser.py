@@ -27,6 +27,7 @@ from app.building.python_env import pypi_address
 from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.checksums import sha256_of
+from app.models.cache import ModelCache
 from app.paths import cache_dir
 from app.server.site import create_app, listen, server_config
 
@@ -58,11 +59,13 @@ def install_peers() -> Path:
 
 @contextlib.contextmanager
 def local_server(with_peers: bool = False) -> Iterator[str]:
-    """The site as it is in this checkout now, cross-origin isolated; /peers/ and /npm/ beside it. Gives its address."""
+    """The site as it is in this checkout now, cross-origin isolated; /peers/, /npm/ and /kept/ (this machine's models) beside
+    it. Gives its address."""
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     routes = []
     if with_peers:
         routes = [
+            Mount("/kept", StaticFiles(directory=ModelCache().folder)),
             Mount("/peers", StaticFiles(directory=PEERS)),
             Mount("/npm", StaticFiles(directory=install_peers())),
         ]
