@@ -38,7 +38,8 @@ class ModelConfig:
     """Counts are from the file, except `context_length`: the most tokens that a sequence may have here.
 
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
-    nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`.
+    nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
+    and `logits_scaling` are 0 if the file has none.
     """
 
     architecture: str
@@ -59,6 +60,10 @@ class ModelConfig:
     sliding_window: int = 0
     attention_softcap: float = 0.0
     logits_softcap: float = 0.0
+    embedding_multiplier: float = 0.0
+    residual_multiplier: float = 0.0
+    attention_multiplier: float = 0.0
+    logits_scaling: float = 0.0
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -220,6 +225,10 @@ def config_from_gguf(
         sliding_window=settings.integer("attention.sliding_window", 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
+        embedding_multiplier=settings.real("embedding_scale", 0.0),
+        residual_multiplier=settings.real("residual_scale", 0.0),
+        attention_multiplier=settings.real("attention.scale", 0.0),
+        logits_scaling=settings.real("logit_scale", 0.0),
     )
 
 

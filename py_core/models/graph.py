@@ -144,6 +144,8 @@ class Graph:
     """Tensors that are used before the model runs: factors of its rotation."""
     required: set[str] = field(default_factory=set)
     """Biases that the file must have."""
+    factors: dict[str, float] = field(default_factory=dict)
+    """Factors of norms: a backend multiplies the weights of this name by it once it has loaded them."""
     taps: dict[str, Value] = field(default_factory=dict)
     _values: int = 0
 
@@ -151,7 +153,10 @@ class Graph:
         self._need(weight, (vocab_size, width))
         return self._append(Embedding(self._value(width), weight, vocab_size, scale))
 
-    def rms_norm(self, x: Value, weight: str, eps: float, num_heads: int = 1) -> Value:
+    def rms_norm(self, x: Value, weight: str, eps: float, num_heads: int = 1, factor: float = 1.0) -> Value:
+        """With a `factor`, the weights are the file's times it."""
+        if factor != 1:
+            self.factors[weight] = factor
         self._need(weight, (x.width // num_heads,))
         return self._append(RMSNorm(self._value(x.width), x, weight, eps, num_heads))
 

@@ -49,6 +49,9 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
 }
 """The values of each setting that change nothing. For a list, the allowed values of its items."""
 
+_OF_GRANITE = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "ssm.state_size")
+"""Settings that Granite's files may have: its multipliers, and what converted dense files say of layers they lack."""
+
 _SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
 """The architectures that have soft-caps."""
 
@@ -77,6 +80,8 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
 
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
+        if architecture == "granite" and key in _OF_GRANITE:
+            return
         if value is not None and not _all_in(value, harmless):
             raise unsupported(f"{architecture}.{key}", value)
 
@@ -89,6 +94,8 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
         check(key, head_dim)
     check("attention.scale", 0, head_dim**-0.5)
     check("rope.dimension_count_swa", rotated)
+    if architecture == "granite":  # llama.cpp takes this as whether anything rotates
+        check("rope.scaling.finetuned", 1)
     if architecture == "olmo2":
         check("attention.sliding_window", 0)
     if architecture != "gemma3":

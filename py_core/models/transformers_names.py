@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-PERMUTED = ("llama", "smollm3")
+PERMUTED = ("llama", "smollm3", "granite")
 """In files of these architectures, rows of q and k that rotate together are neighbours, not half a head apart."""
 
 _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -42,6 +42,7 @@ _GLM4 = {
 _BLOCKS = {
     "llama": _LLAMA,
     "smollm3": _LLAMA,
+    "granite": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
     "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,

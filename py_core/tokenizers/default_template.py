@@ -17,6 +17,7 @@ FAMILIES = (
     (("<|assistant|>", "<|end|>"), "phi3"),
     (("[INST]",), "mistral"),
     (("[gMASK]", "<sop>"), "glm4"),
+    (("<|start_of_role|>",), "granite"),
 )
 """Special tokens that only this family has, and the name of its template."""
 

@@ -45,6 +45,7 @@ CASES = {
         _case("gemma2", target_modules=r".*\.(q_proj|k_proj|down_proj)", fan_in_fan_out=True),
         _case("gemma3", "float16", layers_to_transform=[0, 5, 7]),
         _case("olmo2", target_modules=["q_proj", "k_proj", "down_proj"]),
+        _case("granite", target_modules=["q_proj", "k_proj", "up_proj"]),
         _case("glm4", target_modules=["q_proj", "v_proj", "gate_up_proj", "down_proj"]),
         _case("smollm3", layers_to_transform=[0, 3, 7]),
     ]

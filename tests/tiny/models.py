@@ -40,7 +40,7 @@ layers matter."""
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 """Token types."""
 
-PERMUTED = ("llama", "smollm3")
+PERMUTED = ("llama", "smollm3", "granite")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
 
 
@@ -260,6 +260,13 @@ def metadata(variant: Variant) -> dict[str, Any]:
     for cap in ("attn_logit_softcapping", "final_logit_softcapping"):
         if cap in c:
             values[cap] = c[cap]
+    multipliers = {
+        "embedding_scale": "embedding_multiplier",
+        "residual_scale": "residual_multiplier",
+        "attention.scale": "attention_multiplier",
+        "logit_scale": "logits_scaling",
+    }
+    values |= {key: c[name] for key, name in multipliers.items() if name in c}
     values |= variant.metadata
     return {
         "general.architecture": architecture,

@@ -197,6 +197,13 @@ FAMILIES = {
         ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>"],
         "[gMASK]<sop><|system|>\nBe kind.<|user|>\n a <|assistant|>\nb<|user|>\nc<|assistant|>\n",
     ),
+    "granite": (
+        ["<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>"],
+        "<|start_of_role|>system<|end_of_role|>Be kind.<|end_of_text|>\n"
+        "<|start_of_role|>user<|end_of_role|> a <|end_of_text|>\n"
+        "<|start_of_role|>assistant<|end_of_role|>b<|end_of_text|>\n"
+        "<|start_of_role|>user<|end_of_role|>c<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>",
+    ),
     "llama 2": ([], "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\na [/INST] b </s><s>[INST] c [/INST]"),
 }
 

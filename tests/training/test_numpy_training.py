@@ -17,7 +17,7 @@ from py_core.models.registry import describe_model
 from py_core.training.session import AdamW, Pack, Training, TrainingState, check_pack
 from tests.models.architectures.variants import VARIANTS
 
-NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "glm4"]
+NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "glm4", "granite"]
 VOCABULARY = 100
 
 

@@ -217,6 +217,8 @@ def test_a_setting_beyond_what_any_model_has_is_named(
         ("gemma2", "attention.key_length_swa", 16),
         ("olmo2", "attention.sliding_window", 4096),
         ("glm4", "nextn_predict_layers", 1),
+        ("granite", "rope.scaling.finetuned", False),
+        ("granite", "expert_count", 8),
     ],
 )
 def test_a_setting_that_changes_the_answers_and_is_not_followed_is_named(
@@ -252,8 +254,9 @@ def test_a_setting_that_changes_the_answers_and_is_not_followed_is_named(
         (GEMMA3, {"attention.sliding_window_pattern": np.array([*[True] * 5, False, True])}),
         ("gemma2", {"attention.sliding_window_pattern": 2, "attn_logit_softcapping": 50.0}),
         ("phi3", {"rope.scaling.attn_factor": 1.19, "attention.sliding_window": 262144}),
+        ("granite", {"ssm.state_size": 128, "ssm.conv_kernel": 4, "rope.scaling.finetuned": True, "expert_count": 0}),
     ],
-    ids=["llama", "qwen2", "gemma3", "gemma3 layer by layer", "gemma2", "phi3"],
+    ids=["llama", "qwen2", "gemma3", "gemma3 layer by layer", "gemma2", "phi3", "granite"],
 )  # fmt: skip
 def test_settings_that_change_nothing_are_no_obstacle(
     headers: Callable[[str], GGUFHeader], model: str, settings: dict[str, Any]

@@ -11,6 +11,7 @@ import numpy as np
 from app.models.converting.folder import ConvertError
 from py_core.display import one_line, shown
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
+from py_core.models.transformers_names import PERMUTED
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -23,6 +24,7 @@ ARCHITECTURES = {
     "Gemma3ForConditionalGeneration": "gemma3",
     "SmolLM3ForCausalLM": "smollm3",
     "Olmo2ForCausalLM": "olmo2",
+    "GraniteForCausalLM": "granite",
 }
 """GGUF's names of the architectures that can be converted."""
 
@@ -102,8 +104,10 @@ def _common(config: Config, architecture: str) -> dict[str, Any]:
     values = _sizes(config) | {"attention.key_length": head, "attention.value_length": head} | _scaling(rope)
     if (theta := rope.get("rope_theta")) is not None:
         values["rope.freq_base"] = float(theta)
-    if architecture in ("llama", "smollm3"):
+    if architecture in PERMUTED:
         values |= {"vocab_size": config["vocab_size"], "rope.dimension_count": head_size(config)}
+    if architecture == "granite":
+        values |= _granite(config)
     if architecture == "gemma3":
         values |= _gemma3(config, rope)
     return values
@@ -153,6 +157,16 @@ def _gemma3(config: Config, rope: Mapping[str, Any]) -> dict[str, Any]:
         "final_logit_softcapping": config.get("final_logit_softcapping"),
         "attention.sliding_window": config["sliding_window"] if windowed else None,
     }
+
+
+def _granite(config: Config) -> dict[str, Any]:
+    names = {
+        "attention.scale": "attention_multiplier",
+        "embedding_scale": "embedding_multiplier",
+        "residual_scale": "residual_multiplier",
+        "logit_scale": "logits_scaling",
+    }
+    return {key: float(config[name]) for key, name in names.items() if config.get(name) is not None}
 
 
 def _phi3(config: Config) -> dict[str, Any]:

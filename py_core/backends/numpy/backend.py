@@ -57,6 +57,8 @@ async def load_weights(
     for info in infos:
         data = await source.read(info.offset, info.nbytes)
         weights[info.name] = dequantize(data, info.format, info.shape)
+        if info.name in graph.factors:
+            weights[info.name] = weights[info.name] * np.float32(graph.factors[info.name])
         if progress:
             progress(info.offset + info.nbytes, header.end_offset)
         await asyncio.sleep(0)

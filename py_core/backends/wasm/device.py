@@ -77,6 +77,10 @@ class WasmDevice:
         for address, data in self.lowering.arena.writes:
             self.host.write(address, data)
         await self.host.upload(source, self.lowering.weights.jobs, progress)
+        for name, factor in self.graph.factors.items():
+            address, nbytes = self.lowering.weights.norm(name), 4 * self.graph.weights[name][0]
+            values = np.frombuffer(await self.host.read(address, nbytes), np.float32)
+            self.host.write(address, (values * np.float32(factor)).tobytes())
 
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         await self._sets.place(self.host, number, adapter)

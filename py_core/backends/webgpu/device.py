@@ -112,6 +112,10 @@ class WebGPUDevice:
         self._tap_buffers: dict[str, list[Binding]] = {}
         self._generation = self.pages.generation
         await self.arena.upload(self._source, progress)
+        for name, factor in self.graph.factors.items():
+            place, nbytes = lowering.vectors.named(name), 4 * self.graph.weights[name][0]
+            values = np.frombuffer(await host.read(place.buffer, place.offset, nbytes), np.float32)
+            host.write(place.buffer, place.offset, (values * np.float32(factor)).tobytes())
         await host.check()
         if self._tuning and self._shapes.lanes > 1:
             await tune(host, builder, self._buffers.state, self._tuning, lowering.measured, self._settings.measure)

@@ -61,6 +61,10 @@ def mistakes(variant: Variant) -> list[Mistake]:
         found.append(Mistake("the embedding as output matrix", config={"tie_word_embeddings": True}))
     if architecture == "phi3" or variant.name == "mistral":
         found.append(Mistake("a window", config={"sliding_window": WINDOW}))
+    if architecture == "granite":
+        names = ("embedding_multiplier", "residual_multiplier")
+        found += [Mistake(f"no {name}", config={name: 1.0}) for name in names]
+        found.append(Mistake("attention's usual scale", config={"attention_multiplier": 0.25}))
     if architecture in ("phi3", "glm4"):
         found += [Mistake("up above gate", weights=_swapped("gate_up_proj.weight")), *_of_partial_rope(rope)]
     if architecture in ("gemma2", "gemma3"):

@@ -40,7 +40,19 @@ def expected(variant: Variant) -> Expected:
         return Expected(recorded["ids"].tolist(), recorded["logits"])
 
 
-KERNELS = ("llama-biases", "mistral", "qwen2", "qwen3", "phi3-partial", "gemma2", "gemma3", "smollm3", "olmo2", "glm4")
+KERNELS = (
+    "llama-biases",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi3-partial",
+    "gemma2",
+    "gemma3",
+    "smollm3",
+    "olmo2",
+    "glm4",
+    "granite",
+)
 """Every architecture once, in the variant that demands most of kernels. The others differ in computations that
 Python does for all backends."""
 
@@ -61,7 +73,10 @@ async def test_every_position_has_the_logits_of_transformers(
     model = await load_model(source, load_backend, native_renderer(), None, variant.context)
     recorded = expected(variant)
     try:
-        assert smallest_cosine(await logits_of_a_prompt(model.backend, recorded.ids), recorded.logits) > 0.9999
+        logits = await logits_of_a_prompt(model.backend, recorded.ids)
+        assert smallest_cosine(logits, recorded.logits) > 0.9999
+        lengths, expected_lengths = (np.linalg.norm(rows, axis=1) for rows in (logits, recorded.logits))
+        np.testing.assert_allclose(lengths, expected_lengths, rtol=0.02)
         one_by_one = await logits_one_by_one(model.backend, recorded.ids)
         assert smallest_cosine(one_by_one, recorded.logits[-LAST:]) > 0.9999
     finally:

@@ -149,7 +149,26 @@ GLM4 = Variant(
     {**SIZES, **WIDE_HEADS, "attention_bias": True, "rope_parameters": rope(partial_rotary_factor=0.5)},
 )  # fmt: skip
 
-VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4]}
+GRANITE = {
+    **SIZES,
+    "embedding_multiplier": 4.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.5,
+    "logits_scaling": 4.0,
+    "rope_parameters": rope(),
+}
+GRANITES = [
+    Variant("granite", "granite", "Granite", GRANITE, embedding_spread=0.25),
+    # Converted dense files of Granite 4 have settings of the hybrid ones.
+    Variant(
+        "granite-4", "granite", "Granite",
+        {**GRANITE, "attention_bias": True, "tie_word_embeddings": True},
+        metadata={"ssm.state_size": 128, "rope.scaling.finetuned": True, "expert_count": 0},
+        format="Q8_0", embedding_spread=0.25,
+    ),
+]  # fmt: skip
+
+VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES]}
 """The variants whose logits are in expected/."""
 
 ROOM = {
@@ -189,6 +208,7 @@ QUANTIZED = {
     ),
     "olmo2": _quantized("olmo2", {"attn_k": "Q4_1", "ffn_down": "F16"}, tie_word_embeddings=False),
     "glm4": _quantized("glm4", {"attn_k": "Q4_1", "ffn_up": "F16"}, head_dim=32),
+    "granite": _quantized("granite", {"attn_k": "Q4_1", "ffn_up": "F16"}),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
@@ -196,5 +216,5 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4")
+OUTSIDE_GATE = ("olmo2", "glm4", "granite")
 """Names in QUANTIZED that have no operation of their own: test_architectures.py has them in the gate."""

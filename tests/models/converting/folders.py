@@ -269,4 +269,7 @@ FOLDERS = [
     Folder("smollm-3", architecture("SmolLM3", rope_theta=5e6, tie_word_embeddings=True),
            byte_level("llama-bpe"), dtype="BF16"),
     Folder("olmo-2", architecture("Olmo2", rope_theta=500000.0, rope_scaling=None), byte_level("smaug-bpe")),
+    Folder("granite-3", architecture(
+        "Granite", rope_theta=10000.0, attention_multiplier=0.0625, embedding_multiplier=12.0,
+        residual_multiplier=0.22, logits_scaling=8.0), byte_level("smollm"), dtype="BF16"),
 ]  # fmt: skip

@@ -34,7 +34,11 @@ class Vectors:
     def norm(self, op: RMSNorm) -> Binding:
         """Return a norm's weights and the biases behind them. Raises BackendError for a format that kernels do not
         read."""
-        return self._range(op.weight)
+        return self.named(op.weight)
+
+    def named(self, weight: str) -> Binding:
+        """Return what `norm` returns, by the name of the norm's weights."""
+        return self._range(weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
         """Return the place of a linear's biases: a range, and the number of the first one in it; None if it has none.
