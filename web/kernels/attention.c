@@ -179,7 +179,7 @@ INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 
             const v128_t n = splat4(numbers + (i / 4 * G + g) * 8 + b * 4);
 #pragma unroll
             for (u32 w = 0; w < 2; w++) {
-              acc[g][w][b] = half ? nibbles_dot(n, x[w], acc[g][w][b]) : acc_dot(n, x[w], acc[g][w][b]);
+              acc[g][w][b] = half ? codes_dot(n, x[w], acc[g][w][b]) : acc_dot(n, x[w], acc[g][w][b]);
               KEEP(acc[g][w][b]);
             }
           }
@@ -188,8 +188,8 @@ INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 
       for (u32 g = 0; g < G; g++)
 #pragma unroll
         for (u32 w = 0; w < 2; w++) {
-          const v128_t first = half ? nibbles_rows(acc[g][w][0]) : acc_rows(acc[g][w][0]);
-          const v128_t second = half ? nibbles_rows(acc[g][w][1]) : acc_rows(acc[g][w][1]);
+          const v128_t first = half ? codes_rows(acc[g][w][0]) : acc_rows(acc[g][w][0]);
+          const v128_t second = half ? codes_rows(acc[g][w][1]) : acc_rows(acc[g][w][1]);
           v128_t sum = wasm_f32x4_convert_i32x4(wasm_i32x4_add(wasm_i32x4_shl(first, 7), second));
           f32 *to = out + g * stride + o + 4 * w;
           if (begin) sum = wasm_f32x4_add(sum, load(to));

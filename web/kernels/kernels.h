@@ -40,17 +40,23 @@ typedef struct {
 } State;
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
-// NIBBLES (4 bits), NIBBLES2 (up to 8), SPLIT, SPLIT2 (likewise): a block of 32 columns of a band is, for each group,
-// one or two planes of 64 bytes of nibbles; then d[16] and m[16]: value = d * q + m. Vector v of a plane holds columns
-// 4v .. 4v+3 (low nibbles) and 16 + 4v .. (high) of its 4 rows. SPLIT and SPLIT2 have scales for 16 columns: d of the
-// first 16, d and m of the last 16, and how much larger the first 16's m is. A band is read from its first byte to its
-// last: a core gets twice the bandwidth from one stream as from four.
+// A block of 32 columns of a band is the codes q of each group, then scales: value = d * q + m. Vector v of a group's
+// first 64 bytes holds the low nibbles of q of columns 4v .. 4v+3 (its own low nibbles) and 16 + 4v .. (its high ones)
+// of the 4 rows. "Step" k of a block is the low (k even) or high nibbles of vector k / 2. What follows the nibbles:
+//   NIBBLES, SPLIT  nothing
+//   FIVES           16 bytes: bit k of byte j is the fifth bit of byte j of step k
+//   SIXES           32 bytes: the fifth and sixth bits, in bits 2 (k % 4) and above of vector k / 4
+//   EIGHTS           64 bytes: the high nibbles, as the low ones lie
+// Scales are d[16] and m[16]. SPLIT and SIXES have them for 16 columns. SPLIT: d of the first 16, d and m of the last
+// 16, and how much larger the first 16's m is. SIXES: d of the first 16 and of the last; m = -32 d.
+// A band is read from its first byte to its last: a core gets twice the bandwidth from one stream as from four.
 // FLOAT32, FLOAT16, BFLOAT16: [group][column][4 rows].
-enum { NIBBLES = 1, NIBBLES2 = 2, SPLIT = 3, SPLIT2 = 4, FLOAT32 = 5, FLOAT16 = 6, BFLOAT16 = 7 };
+enum { NIBBLES = 1, FIVES = 2, EIGHTS = 3, SPLIT = 4, SIXES = 5, FLOAT32 = 6, FLOAT16 = 7, BFLOAT16 = 8 };
 typedef struct { u32 kind, rows, columns, data; } PackedMatrix;
-static inline u32 planes_of(u32 kind) { return kind == NIBBLES || kind == SPLIT ? 1 : 2; }
-static inline u32 is_split(u32 kind) { return kind == SPLIT || kind == SPLIT2; }
-static inline u32 block_bytes_of(u32 kind) { return planes_of(kind) * 256 + (is_split(kind) ? 256 : 128); }
+static inline u32 bits_of(u32 kind) { return kind == FIVES ? 5 : kind == SIXES ? 6 : kind == EIGHTS ? 8 : 4; }
+static inline u32 is_split(u32 kind) { return kind == SPLIT || kind == SIXES; }
+static inline u32 group_bytes_of(u32 kind) { return bits_of(kind) * 16; }  // the codes of a group
+static inline u32 block_bytes_of(u32 kind) { return group_bytes_of(kind) * 4 + (kind == SPLIT ? 256 : 128); }
 
 // ---- activations of a linear: quantized in blocks of 32 columns, or floats ----
 enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bits), float32
@@ -167,27 +173,46 @@ INLINE v128_t acc_rows(Acc acc) { return acc; }
 INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) {
   return wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)));
 }
-// For w in 0 .. 15, so that pairs of columns fit 16 bits: 8 times 2 * 127 * 15 are less than 2^15.
-INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return wasm_i16x8_add(acc, wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)); }
-INLINE v128_t nibbles_rows(Acc acc) { return wasm_i32x4_extadd_pairwise_i16x8(acc); }
+// The number of steps whose products of pairs of columns fit 16 bits: 8 times 2 * 127 * 15, 4 times 2 * 127 * 31 and twice
+// 2 * 127 * 63 are less than 2^15.
+#define STEPS(bits) ((bits) == 4 ? 8 : (bits) == 5 ? 4 : 2)
+INLINE Acc codes_dot(v128_t x, v128_t w, Acc acc) { return wasm_i16x8_add(acc, wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w)); }
+INLINE v128_t codes_rows(Acc acc) { return wasm_i32x4_extadd_pairwise_i16x8(acc); }
 #else
 INLINE Acc acc_dot(v128_t x, v128_t w, Acc acc) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, acc); }
 #endif
 #endif
 #ifndef PAIRS
-INLINE Acc nibbles_dot(v128_t x, v128_t w, Acc acc) { return acc_dot(x, w, acc); }
-INLINE v128_t nibbles_rows(Acc acc) { return acc_rows(acc); }
+#define STEPS(bits) 8
+INLINE Acc codes_dot(v128_t x, v128_t w, Acc acc) { return acc_dot(x, w, acc); }
+INLINE v128_t codes_rows(Acc acc) { return acc_rows(acc); }
 #endif
 
-// Whether precise products with weights of `planes` planes of nibbles use 16 bits. A product of bytes takes a limb of x
-// and a plane of W, so with two planes one product of 16 bits does the work of 4, at about half the columns.
+// Whether precise products with weights of this number of bits use 16 bits. A product of bytes takes a limb of x and up
+// to 7 bits of W; one of 16 bits takes both limbs and all of W, at half the columns.
 #ifdef PLAIN_SIMD
-#define WIDE(planes) 1
+#define WIDE(bits) 1
 #elif defined(PAIRS)
-#define WIDE(planes) ((planes) == 2)
+#define WIDE(bits) ((bits) > 4)
 #else
-#define WIDE(planes) 0
+#define WIDE(bits) 0
 #endif
+
+// Step k of a group's codes: four columns of four rows, in bytes. bits: all of them, or 4 for the nibbles alone.
+INLINE v128_t codes_at(const uint8_t *group, const u32 bits, const u32 k) {
+  const v128_t mask = wasm_i8x16_const_splat(15);
+  const v128_t packed = load(group + k / 2 * 16);  // V8 has no cheap shift of bytes
+  const v128_t low = wasm_v128_and(k % 2 ? wasm_u16x8_shr(packed, 4) : packed, mask);
+  if (bits == 4) return low;
+  if (bits == 8) {
+    const v128_t second = load(group + 64 + k / 2 * 16);
+    return wasm_v128_or(low, wasm_v128_andnot(k % 2 ? second : wasm_i16x8_shl(second, 4), mask));
+  }
+  const v128_t upper = load(group + 64 + (bits == 6 ? k / 4 * 16 : 0));
+  const i32 shift = 4 - (bits == 6 ? (i32)(k % 4) * 2 : (i32)k);
+  const v128_t moved = shift >= 0 ? wasm_i16x8_shl(upper, shift) : wasm_u16x8_shr(upper, -shift);
+  return wasm_v128_or(low, wasm_v128_and(moved, wasm_i8x16_splat(bits == 6 ? 48 : 16)));
+}
 
 // Adding 1.5 * 2^23 leaves a number of up to 22 bits, rounded to the nearest integer (ties to even), in the low bits of
 // the sum: cheaper than wasm's conversions, which handle more cases.

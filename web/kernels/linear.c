@@ -6,16 +6,37 @@ enum { PANEL_BYTES = 16 << 10 };
 // The use of the sums: they are added to y, they are gates and ups of an activation (SILU, GELU), or capped.
 enum { EPILOGUE_NONE = 0, EPILOGUE_RESIDUAL = 1, EPILOGUE_SILU = SILU, EPILOGUE_GELU = GELU, EPILOGUE_SOFT_CAP = 4 };
 
-// Adds a block of 32 columns, or one half (`part`) of a SPLIT or SPLIT2 block, to the sums of GROUPS groups of 4 rows of W and
-// LANES rows of x.
-// wp: nibble planes of W, parts: 2 for SPLIT and SPLIT2, xp: int8 limbs of a value of x; t: the factor of m. KEEP
-// forces the compiler to keep the order that needs the fewest registers. Without it, it computes one sum after the
-// other and spills the values that they share.
-INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
-                      const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t,
+// Adds a block of 32 columns, or one half (`part`) of a SPLIT or SIXES block, to the sums of GROUPS groups of 4 rows of W
+// and LANES rows of x. The sums of W's codes come first (`add_block`, `add_wide_block`), then its scales.
+// bits: of a code; parts: 2 for SPLIT and SIXES; xp: int8 limbs of a value of x; s, t, u: the factors of x in
+// `activations.h`.
+INLINE void add_scaled(const u32 bits, const u32 parts, const u32 part, const u32 GROUPS, const u32 LANES, const uint8_t *scales,
+                       v128_t (*sums)[4], const f32 *s, const f32 *t, const f32 *u, v128_t (*total)[4]) {
+#pragma unroll
+  for (u32 g = 0; g < GROUPS; g++) {
+    const v128_t d = load(scales + part * 64 + g * 16);
+#pragma unroll
+    for (u32 i = 0; i < LANES; i++) {
+      const v128_t whole = wasm_f32x4_convert_i32x4(sums[g][i]);
+      if (bits == 6) {  // m = -32 d
+        const v128_t columns = part ? wasm_f32x4_sub(splat4(t + i), splat4(u + i)) : splat4(u + i);
+        const v128_t centred = madd(whole, splat4(s + i), wasm_f32x4_mul(columns, wasm_f32x4_const_splat(-32)));
+        total[g][i] = madd(d, centred, total[g][i]);
+        continue;
+      }
+      const v128_t m = load(scales + (parts == 1 ? 1 : 3 - part) * 64 + g * 16);
+      total[g][i] = madd(whole, wasm_f32x4_mul(d, splat4(s + i)), total[g][i]);
+      total[g][i] = madd(m, splat4((parts == 2 && part == 0 ? u : t) + i), total[g][i]);
+    }
+  }
+}
+
+// Products of bytes. KEEP forces the compiler to keep the order that needs the fewest registers. Without it, it computes
+// one sum after the other and spills the values that they share.
+INLINE void add_block(const u32 bits, const u32 parts, const u32 part, const u32 xp, const u32 GROUPS, const u32 LANES,
+                      const uint8_t *w, const uint8_t *scales, const uint8_t *q, const f32 *s, const f32 *t, const f32 *u,
                       v128_t (*total)[4]) {
-  const v128_t mask = wasm_i8x16_const_splat(15);
-  const u32 HALVES = LANES == 1 && parts == 1 ? xp : 1;
+  const u32 HALVES = LANES == 1 && parts == 1 ? xp : 1, planes = bits == 8 ? 2 : 1, width = bits == 8 ? 4 : bits;
   v128_t sums[4][4];
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
@@ -23,29 +44,26 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
     for (u32 i = 0; i < LANES; i++) sums[g][i] = wasm_i32x4_const_splat(0);
   // The planes stay a loop, to keep the code small.
 #pragma clang loop unroll(disable)
-  for (u32 p = 0; p < wp; p++) {
-    // With many rows, the limbs of x are processed one after the other: unpacking nibbles again costs less than sums in
+  for (u32 p = 0; p < planes; p++) {
+    // With many rows, the limbs of x are processed one after the other: unpacking codes again costs less than sums in
     // memory.
 #pragma unroll
     for (u32 half = 0; half < xp; half += HALVES) {
       Acc acc[2][4][4];
 #pragma unroll
-      for (u32 h = 0; h < HALVES; h++)
+      for (u32 step = 0; step < 8 / parts; step++) {
+        const u32 k = parts == 2 ? 2 * step + part : step, column = k / 2 * 4 + 16 * (k % 2);
+        if (step % STEPS(width) == 0) {
 #pragma unroll
-        for (u32 g = 0; g < GROUPS; g++)
+          for (u32 h = 0; h < HALVES; h++)
 #pragma unroll
-          for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
+            for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
-      for (u32 v = 0; v < 8; v++) {
-        const u32 high = v % 2, column = v / 2 * 4 + 16 * high;
-        if (parts == 2 && part != high) continue;
-        v128_t nibbles[4];
-#pragma unroll
-        for (u32 g = 0; g < GROUPS; g++) {
-          v128_t packed = load(w + g * wp * 64 + p * 64 + v / 2 * 16);
-          if (high) packed = wasm_u16x8_shr(packed, 4);  // V8 has no cheap shift of bytes
-          nibbles[g] = wasm_v128_and(packed, mask);
+              for (u32 i = 0; i < LANES; i++) acc[h][g][i] = acc_zero();
         }
+        v128_t codes[4];
+#pragma unroll
+        for (u32 g = 0; g < GROUPS; g++) codes[g] = codes_at(w + g * bits * 16 + p * 64, width, k);
 #pragma unroll
         for (u32 i = 0; i < LANES; i++)
 #pragma unroll
@@ -53,40 +71,30 @@ INLINE void add_block(const u32 wp, const u32 parts, const u32 part, const u32 x
             const v128_t four = splat4(q + i * 32 * xp + 32 * (half + h) + column);
 #pragma unroll
             for (u32 g = 0; g < GROUPS; g++) {
-              acc[h][g][i] = nibbles_dot(four, nibbles[g], acc[h][g][i]);
+              acc[h][g][i] = codes_dot(four, codes[g], acc[h][g][i]);
               KEEP(acc[h][g][i]);
             }
           }
+        if ((step + 1) % STEPS(width) && step + 1 < 8 / parts) continue;
+#pragma unroll
+        for (u32 h = 0; h < HALVES; h++)
+#pragma unroll
+          for (u32 g = 0; g < GROUPS; g++)
+#pragma unroll
+            for (u32 i = 0; i < LANES; i++) {
+              // x = 128 * first limb + second limb; q = low plane + 16 * high plane
+              const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + 4 * p;
+              sums[g][i] = wasm_i32x4_add(sums[g][i], wasm_i32x4_shl(codes_rows(acc[h][g][i]), shift));
+            }
       }
-#pragma unroll
-      for (u32 h = 0; h < HALVES; h++)
-#pragma unroll
-        for (u32 g = 0; g < GROUPS; g++)
-#pragma unroll
-          for (u32 i = 0; i < LANES; i++) {
-            v128_t sum = nibbles_rows(acc[h][g][i]);
-            // x = 128 * first limb + second limb; q = low plane + 16 * high plane
-            const u32 shift = (xp == 2 && half + h == 0 ? 7 : 0) + 4 * p;
-            sums[g][i] = wasm_i32x4_add(sums[g][i], wasm_i32x4_shl(sum, shift));
-          }
     }
   }
-#pragma unroll
-  for (u32 g = 0; g < GROUPS; g++) {
-    const v128_t d = load(scales + part * 64 + g * 16), m = load(scales + (parts == 1 ? 1 : 3 - part) * 64 + g * 16);
-#pragma unroll
-    for (u32 i = 0; i < LANES; i++) {
-      const v128_t scaled = wasm_f32x4_mul(d, splat4(s + i));
-      total[g][i] = madd(wasm_f32x4_convert_i32x4(sums[g][i]), scaled, total[g][i]);
-      total[g][i] = madd(m, splat4(t + i), total[g][i]);
-    }
-  }
+  add_scaled(bits, parts, part, GROUPS, LANES, scales, sums, s, t, u, total);
 }
 
 // The same for both parts, with x in 16 bits.
-INLINE void add_wide_block(const u32 wp, const u32 parts, const u32 GROUPS, const u32 LANES, const uint8_t *w,
+INLINE void add_wide_block(const u32 bits, const u32 parts, const u32 GROUPS, const u32 LANES, const uint8_t *w,
                            const uint8_t *scales, const int16_t *x, const f32 *s, const f32 *t, const f32 *u, v128_t (*total)[4]) {
-  const v128_t mask = wasm_i8x16_const_splat(15);
 #pragma unroll
   for (u32 part = 0; part < parts; part++) {
     v128_t upper[4][4], lower[4][4];  // sums of two columns each of rows 0, 1 and of rows 2, 3
@@ -95,19 +103,12 @@ INLINE void add_wide_block(const u32 wp, const u32 parts, const u32 GROUPS, cons
 #pragma unroll
       for (u32 i = 0; i < LANES; i++) upper[g][i] = lower[g][i] = wasm_i32x4_const(0, 0, 0, 0);
 #pragma unroll
-    for (u32 v = 0; v < 8; v++) {
-      const u32 high = v % 2, column = v / 2 * 4 + 16 * high;
-      if (parts == 2 && part != high) continue;
+    for (u32 step = 0; step < 8 / parts; step++) {
+      const u32 k = parts == 2 ? 2 * step + part : step, column = k / 2 * 4 + 16 * (k % 2);
 #pragma unroll
       for (u32 g = 0; g < GROUPS; g++) {
-        const uint8_t *plane = w + g * wp * 64 + v / 2 * 16;
-        v128_t value = load(plane);
-        value = wasm_v128_and(high ? wasm_u16x8_shr(value, 4) : value, mask);
-        if (wp == 2) {
-          const v128_t second = load(plane + 64);
-          value = wasm_v128_or(value, wasm_v128_andnot(high ? second : wasm_i16x8_shl(second, 4), mask));
-        }
-        const v128_t one = wasm_u16x8_extend_low_u8x16(value), two = wasm_u16x8_extend_high_u8x16(value);
+        const v128_t codes = codes_at(w + g * bits * 16, bits, k);
+        const v128_t one = wasm_u16x8_extend_low_u8x16(codes), two = wasm_u16x8_extend_high_u8x16(codes);
 #pragma unroll
         for (u32 i = 0; i < LANES; i++) {
           const v128_t four = wasm_v128_load64_splat(x + i * 32 + column);
@@ -117,41 +118,40 @@ INLINE void add_wide_block(const u32 wp, const u32 parts, const u32 GROUPS, cons
         }
       }
     }
+    v128_t sums[4][4];
 #pragma unroll
-    for (u32 g = 0; g < GROUPS; g++) {
-      const v128_t d = load(scales + part * 64 + g * 16), m = load(scales + (parts == 1 ? 1 : 3 - part) * 64 + g * 16);
+    for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
-      for (u32 i = 0; i < LANES; i++) {
-        const v128_t sums = wasm_i32x4_add(wasm_i32x4_shuffle(upper[g][i], lower[g][i], 0, 2, 4, 6),
-                                           wasm_i32x4_shuffle(upper[g][i], lower[g][i], 1, 3, 5, 7));
-        total[g][i] = madd(wasm_f32x4_convert_i32x4(sums), wasm_f32x4_mul(d, splat4(s + i)), total[g][i]);
-        total[g][i] = madd(m, splat4((parts == 2 && part == 0 ? u : t) + i), total[g][i]);
-      }
-    }
+      for (u32 i = 0; i < LANES; i++)
+        sums[g][i] = wasm_i32x4_add(wasm_i32x4_shuffle(upper[g][i], lower[g][i], 0, 2, 4, 6),
+                                    wasm_i32x4_shuffle(upper[g][i], lower[g][i], 1, 3, 5, 7));
+    add_scaled(bits, parts, part, GROUPS, LANES, scales, sums, s, t, u, total);
   }
 }
 
 // Sums for GROUPS groups of 4 rows, from group `first` of a band on, and LANES rows of x from row m on, which are a tile
 // of `activations.h` or lie in one.
-INLINE void tile(const u32 wp, const u32 parts, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first,
-                 u32 blocks, const Activations *x, u32 m, v128_t *out) {
-  const u32 block_bytes = wp * 256 + parts * 128, stride = LANES == 4 ? 4 : x->lanes;
-  const uint8_t *scales = w + wp * 256 + first * 16, *q = x->q + (m / stride * blocks * stride + m % stride) * 32 * xp;
+INLINE void tile(const u32 kind, const u32 xp, const u32 GROUPS, const u32 LANES, const uint8_t *w, u32 first, u32 blocks,
+                 const Activations *x, u32 m, v128_t *out) {
+  const u32 bits = bits_of(kind), parts = is_split(kind) ? 2 : 1;
+  const u32 block_bytes = block_bytes_of(kind), stride = LANES == 4 ? 4 : x->lanes;
+  const uint8_t *scales = w + bits * 64 + first * 16, *q = x->q + (m / stride * blocks * stride + m % stride) * 32 * xp;
   const u32 at_scales = m / stride * blocks * stride + m % stride;
   const f32 *s = x->s + at_scales, *t = x->t + at_scales, *u = x->u + at_scales;
   const int16_t *wide = x->wide + at_scales * 32;
-  w += first * wp * 64;
+  w += first * bits * 16;
   v128_t total[4][4];
 #pragma unroll
   for (u32 g = 0; g < GROUPS; g++)
 #pragma unroll
     for (u32 i = 0; i < LANES; i++) total[g][i] = wasm_f32x4_const_splat(0);
   for (u32 b = 0; b < blocks; b++) {
-    if (xp == PRECISE && WIDE(wp)) {
-      add_wide_block(wp, parts, GROUPS, LANES, w, scales, wide, s, t, u, total);
+    if (xp == PRECISE && WIDE(bits)) {
+      add_wide_block(bits, parts, GROUPS, LANES, w, scales, wide, s, t, u, total);
     } else {
-      add_block(wp, parts, 0, xp, GROUPS, LANES, w, scales, q, s, parts == 1 ? t : u, total);
-      if (parts == 2) add_block(wp, parts, 1, xp, GROUPS, LANES, w, scales, q, s, t, total);
+#pragma unroll
+      for (u32 part = 0; part < parts; part++)
+        add_block(bits, parts, part, xp, GROUPS, LANES, w, scales, q, s, t, u, total);
     }
     w += block_bytes, scales += block_bytes, q += stride * 32 * xp, wide += stride * 32, s += stride, t += stride, u += stride;
   }
@@ -186,24 +186,22 @@ static void float_tile(const PackedMatrix *w, u32 group, u32 groups, u32 lanes, 
 // The number of groups of 4 rows of W in a tile with `lanes` rows of x.
 INLINE u32 groups_of(const u32 kind, const u32 limbs, const u32 lanes) {
   if (is_split(kind)) return 1;
-  return limbs == PRECISE && kind <= NIBBLES2 && WIDE(planes_of(kind)) ? 4 / lanes : lanes == 4 ? 2 : 4;
+  return limbs == PRECISE && kind < FLOAT32 && WIDE(bits_of(kind)) ? 4 / lanes : lanes == 4 ? 2 : 4;
 }
 
 // A separate function for each shape, so that none takes the others' registers. The shapes were chosen by measuring
 // (docs/decisions/0016): four groups for one or two rows of x, two for four.
-#define TILES \
-  TILE(0, NIBBLES, 1, 1) TILE(1, NIBBLES2, 1, 1) TILE(2, SPLIT, 1, 1) TILE(3, SPLIT2, 1, 1) \
-  TILE(4, NIBBLES, 2, 1) TILE(5, NIBBLES2, 2, 1) TILE(6, SPLIT, 2, 1) TILE(7, SPLIT2, 2, 1) \
-  TILE(8, NIBBLES, 1, 4) TILE(9, NIBBLES2, 1, 4) TILE(10, SPLIT, 1, 4) TILE(11, SPLIT2, 1, 4) \
-  TILE(12, NIBBLES, 2, 4) TILE(13, NIBBLES2, 2, 4) TILE(14, SPLIT, 2, 4) TILE(15, SPLIT2, 2, 4) \
-  TILE(16, NIBBLES, 1, 2) TILE(17, NIBBLES2, 1, 2) TILE(20, NIBBLES, 2, 2) TILE(21, NIBBLES2, 2, 2)
-#define TILE(number, kind, xp, L) \
-  static __attribute__((noinline)) void tile_##number(const uint8_t *w, u32 first, u32 blocks, const Activations *x, u32 m, \
-                                                      v128_t *out) { \
-    tile(kind == NIBBLES || kind == SPLIT ? 1 : 2, kind == SPLIT || kind == SPLIT2 ? 2 : 1, xp, groups_of(kind, xp, L), L, w, \
-         first, blocks, x, m, out); \
+#define KINDS(name, xp, L) \
+  name(NIBBLES, xp, L) name(FIVES, xp, L) name(EIGHTS, xp, L) name(SPLIT, xp, L) name(SIXES, xp, L)
+#define TILES(name) \
+  KINDS(name, 1, 1) KINDS(name, 2, 1) KINDS(name, 1, 4) KINDS(name, 2, 4) \
+  name(NIBBLES, 1, 2) name(FIVES, 1, 2) name(EIGHTS, 1, 2) name(NIBBLES, 2, 2) name(FIVES, 2, 2) name(EIGHTS, 2, 2)
+#define TILE(kind, xp, L) \
+  static __attribute__((noinline)) void tile_##kind##_##xp##_##L(const uint8_t *w, u32 first, u32 blocks, const Activations *x, \
+                                                                 u32 m, v128_t *out) { \
+    tile(kind, xp, groups_of(kind, xp, L), L, w, first, blocks, x, m, out); \
   }
-TILES
+TILES(TILE)
 #undef TILE
 
 // Multiplies the groups of W from `group` on by 1, 2 or 4 rows of x from row m on.
@@ -211,9 +209,9 @@ static void any_tile(const PackedMatrix *w, u32 group, u32 groups, const Activat
   if (w->kind >= FLOAT32) { float_tile(w, group, groups, lanes, x->x + m * w->columns, out); return; }
   const u32 blocks = w->columns / 32;
   const uint8_t *data = (uint8_t *)at(w->data) + group / 4 * blocks * block_bytes_of(w->kind);
-  switch ((lanes == 1 ? 0 : lanes == 2 ? 16 : 8) + (x->limbs == PRECISE) * 4 + w->kind - NIBBLES) {
-#define TILE(number, kind, xp, L) case number: tile_##number(data, group % 4, blocks, x, m, out); break;
-    TILES
+  switch (w->kind << 8 | x->limbs << 4 | lanes) {
+#define TILE(kind, xp, L) case kind << 8 | xp << 4 | L: tile_##kind##_##xp##_##L(data, group % 4, blocks, x, m, out); break;
+    TILES(TILE)
 #undef TILE
   }
 }
@@ -300,7 +298,7 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
         const v128_t round = wasm_i16x8_const_splat(64);
         const v128_t ah = wasm_i16x8_shr(wasm_i16x8_add(a, round), 7), zh = wasm_i16x8_shr(wasm_i16x8_add(z, round), 7);
         wasm_v128_store(q + i, wasm_i8x16_narrow_i16x8(ah, zh));
-        if (WIDE(2)) wasm_v128_store(wide + i, a), wasm_v128_store(wide + i + 8, z);
+        if (WIDE(8)) wasm_v128_store(wide + i, a), wasm_v128_store(wide + i + 8, z);
         wasm_v128_store(q + 32 + i, wasm_i8x16_narrow_i16x8(wasm_i16x8_sub(a, wasm_i16x8_shl(ah, 7)),
                                                             wasm_i16x8_sub(z, wasm_i16x8_shl(zh, 7))));
       }

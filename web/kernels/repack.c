@@ -21,8 +21,9 @@ static u32 kind_of(u32 format) {
     case GGML_BF16: return BFLOAT16;
     case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: case GGML_TQ1_0: case GGML_TQ2_0: return NIBBLES;
     case GGML_Q2_K: case GGML_Q3_K: return SPLIT;
-    case GGML_Q6_K: return SPLIT2;
-    default: return NIBBLES2;
+    case GGML_Q5_0: case GGML_Q5_1: case GGML_Q5_K: case GGML_MXFP4: return FIVES;
+    case GGML_Q6_K: return SIXES;
+    default: return EIGHTS;
   }
 }
 
@@ -169,7 +170,7 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
 // group keep their zeros.
 void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows, u32 columns) {
   const uint8_t *in = at(source);
-  const u32 blocks = columns / 32, kind = kind_of(format), planes = planes_of(kind), block_bytes = block_bytes_of(kind);
+  const u32 blocks = columns / 32, kind = kind_of(format), bits = bits_of(kind), block_bytes = block_bytes_of(kind);
   const u32 row_bytes = row_bytes_of(format, columns);
   for (u32 r = 0; r < rows; r++, in += row_bytes) {
     const u32 row = first_row + r, lane = row % 4;
@@ -181,17 +182,24 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
     }
     uint8_t *band = (uint8_t *)at(target) + row / 16 * blocks * block_bytes;
     for (u32 b = 0; b < blocks; b++, band += block_bytes) {
-      uint8_t *group = band + row % 16 / 4 * planes * 64 + lane * 4;
-      f32 *scale = (f32 *)(band + planes * 256) + row % 16;
+      uint8_t *group = band + row % 16 / 4 * bits * 16 + lane * 4;
+      f32 *scale = (f32 *)(band + bits * 64) + row % 16;
       Block block;
       unpack(format, in, b, &block);
-      for (u32 i = 0; i < 16; i++)
-        for (u32 plane = 0; plane < planes; plane++)
-          group[plane * 64 + i / 4 * 16 + i % 4] =
-              (uint8_t)((block.q[i] >> (4 * plane) & 15) | (block.q[i + 16] >> (4 * plane) & 15) << 4);
+      for (u32 i = 0; i < 16; i++) {
+        const u32 first = block.q[i], second = block.q[i + 16], k = i / 4 * 2;
+        uint8_t *byte = group + i / 4 * 16 + i % 4, *upper = group + 64 + i % 4;
+        *byte = (uint8_t)((first & 15) | second << 4);
+        if (kind == EIGHTS) byte[64] = (uint8_t)(first >> 4 | (second & 240));
+        if (kind == FIVES) *upper = (uint8_t)((k ? *upper : 0) | (first >> 4 | second >> 4 << 1) << k);
+        if (kind == SIXES) {
+          uint8_t *of_four = upper + k / 4 * 16;
+          *of_four = (uint8_t)((k % 4 ? *of_four : 0) | (first >> 4 | second >> 4 << 2) << k % 4 * 2);
+        }
+      }
       scale[0] = block.d[0];
       scale[16] = is_split(kind) ? block.d[1] : block.m[0];
-      if (is_split(kind)) {
+      if (kind == SPLIT) {
         scale[32] = block.m[1];
         scale[48] = block.m[0] - block.m[1];
       }
@@ -200,21 +208,23 @@ void EXPORT(repack)(u32 format, u32 source, u32 target, u32 first_row, u32 rows,
 }
 
 static f32 value(const PackedMatrix *w, u32 row, u32 column) {
-  const u32 lane = row % 4, b = column / 32, c = column % 32, planes = planes_of(w->kind);
+  const u32 lane = row % 4, b = column / 32, c = column % 32, bits = bits_of(w->kind);
   const u32 element = (row - lane) * w->columns + column * 4 + lane;
   if (w->kind == FLOAT32) return ((f32 *)at(w->data))[element];
   if (w->kind == FLOAT16) return half((uint8_t *)at(w->data) + element * 2);
   if (w->kind == BFLOAT16) return __builtin_bit_cast(f32, (u32)((uint16_t *)at(w->data))[element] << 16);
   const uint8_t *band = (uint8_t *)at(w->data) + (row / 16 * (w->columns / 32) + b) * block_bytes_of(w->kind);
-  const uint8_t *group = band + row % 16 / 4 * planes * 64;
-  const f32 *scale = (f32 *)(band + planes * 256) + row % 16;
-  u32 q = 0;
-  for (u32 plane = 0; plane < planes; plane++) {
-    const uint8_t byte = group[plane * 64 + c % 16 / 4 * 16 + lane * 4 + c % 4];
-    q |= (u32)(c < 16 ? byte & 15 : byte >> 4) << (4 * plane);
-  }
-  if (!is_split(w->kind)) return scale[0] * (f32)q + scale[16];
-  return c < 16 ? scale[0] * (f32)q + (scale[32] + scale[48]) : scale[16] * (f32)q + scale[32];
+  const uint8_t *byte = band + row % 16 / 4 * bits * 16 + c % 16 / 4 * 16 + lane * 4 + c % 4;
+  const uint8_t *upper = band + row % 16 / 4 * bits * 16 + 64 + lane * 4 + c % 4;
+  const f32 *scale = (f32 *)(band + bits * 64) + row % 16;
+  const u32 high = c / 16, k = c % 16 / 4 * 2 + high;
+  u32 q = *byte >> 4 * high & 15;
+  if (w->kind == EIGHTS) q |= (byte[64] >> 4 * high & 15u) << 4;
+  if (w->kind == FIVES) q |= (*upper >> k & 1u) << 4;
+  if (w->kind == SIXES) q |= (upper[k / 4 * 16] >> k % 4 * 2 & 3u) << 4;
+  if (w->kind == SIXES) return scale[16 * high] * ((f32)q - 32);
+  if (w->kind != SPLIT) return scale[0] * (f32)q + scale[16];
+  return high ? scale[16] * (f32)q + scale[32] : scale[0] * (f32)q + (scale[32] + scale[48]);
 }
 
 // x[m, :] = scale * table[token[m], :].  a: matrix, x, scale

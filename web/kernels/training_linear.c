@@ -2,20 +2,14 @@
 // converted to floats that fit the first-level cache, and multiplied by many rows of x.
 #include "training.h"
 
-// Four integers of each of four rows, 0 .. 255: `low` and `high` have the first and second plane's vectors.
-INLINE v128_t whole_bytes(const uint8_t *plane, u32 planes, u32 high) {
-  const v128_t mask = wasm_i8x16_const_splat(15);
-  const v128_t first = load(plane);
-  v128_t q = wasm_v128_and(high ? wasm_u16x8_shr(first, 4) : first, mask);
-  if (planes == 1) return q;
-  const v128_t second = load(plane + 64);
-  return wasm_v128_or(q, wasm_v128_andnot(high ? second : wasm_i16x8_shl(second, 4), mask));
-}
-
 // d and m of four rows, from one half of a block on.
 typedef struct { v128_t d, m; } Scales;
-INLINE Scales scales_of(const f32 *scale, u32 split, u32 high) {
-  if (!split) return (Scales){load(scale), load(scale + 16)};
+INLINE Scales scales_of(const f32 *scale, u32 kind, u32 high) {
+  if (!is_split(kind)) return (Scales){load(scale), load(scale + 16)};
+  if (kind == SIXES) {
+    const v128_t d = load(scale + 16 * high);
+    return (Scales){d, wasm_f32x4_mul(d, wasm_f32x4_const_splat(-32))};
+  }
   if (high) return (Scales){load(scale + 16), load(scale + 32)};
   return (Scales){load(scale), wasm_f32x4_add(load(scale + 32), load(scale + 48))};
 }
@@ -32,7 +26,7 @@ INLINE const uint8_t *band_of(const PackedMatrix *w, u32 row, u32 column) {
 }
 
 void weights_across(const PackedMatrix *w, u32 row, u32 rows, u32 column, u32 columns, f32 *to) {
-  const u32 planes = planes_of(w->kind), split = is_split(w->kind);
+  const u32 bits = bits_of(w->kind);
   for (u32 r = 0; r < rows; r += 4) {
     f32 *out = to + r / STRIP * columns * STRIP + r % STRIP;
     if (w->kind >= FLOAT32) {
@@ -40,12 +34,12 @@ void weights_across(const PackedMatrix *w, u32 row, u32 rows, u32 column, u32 co
       continue;
     }
     for (u32 c = 0; c < columns; c += 32) {
-      const uint8_t *block = band_of(w, row + r, column + c), *group = block + (row + r) % 16 / 4 * planes * 64;
-      const f32 *scale = (f32 *)(block + planes * 256) + (row + r) % 16;
+      const uint8_t *block = band_of(w, row + r, column + c), *group = block + (row + r) % 16 / 4 * bits * 16;
+      const f32 *scale = (f32 *)(block + bits * 64) + (row + r) % 16;
       for (u32 high = 0; high < 2; high++) {
-        const Scales s = scales_of(scale, split, high);
+        const Scales s = scales_of(scale, w->kind, high);
         for (u32 v = 0; v < 4; v++, out += 4 * STRIP) {
-          v128_t q = whole_bytes(group + 16 * v, planes, high);
+          v128_t q = codes_at(group, bits, 2 * v + high);
           for (u32 i = 0; i < 4; i++, q = wasm_u32x4_shr(q, 8)) {
             const v128_t whole = wasm_f32x4_convert_i32x4(wasm_v128_and(q, wasm_i32x4_const_splat(255)));
             wasm_v128_store(out + i * STRIP, madd(whole, s.d, s.m));
@@ -62,12 +56,12 @@ void weights_across(const PackedMatrix *w, u32 row, u32 rows, u32 column, u32 co
 #define LANE(v, r) wasm_i32x4_shuffle(v, v, r, r, r, r)
 
 void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to) {
-  const u32 planes = planes_of(w->kind), split = is_split(w->kind), strip = rows * STRIP;
+  const u32 bits = bits_of(w->kind), strip = rows * STRIP;
   for (u32 p = 0; p < rows; p += 4) {
     // Rows that pad the last four are not stored.
     const u32 some = min_u(4, rows - p);
-    const uint8_t *block = band_of(w, row + p, column), *group = block + (row + p) % 16 / 4 * planes * 64;
-    const f32 *scale = (f32 *)(block + planes * 256) + (row + p) % 16;
+    const uint8_t *block = band_of(w, row + p, column), *group = block + (row + p) % 16 / 4 * bits * 16;
+    const f32 *scale = (f32 *)(block + bits * 64) + (row + p) % 16;
     for (u32 four = 0; four < 8; four++) {
       f32 *out = to + four / 2 * strip + p * STRIP + four % 2 * 4;
       v128_t values[4];
@@ -76,8 +70,8 @@ void weights_down(const PackedMatrix *w, u32 row, u32 rows, u32 column, f32 *to)
         transpose4(values);
       } else {
         const u32 high = four / 4;
-        const Scales s = scales_of(scale, split, high);
-        const v128_t q = whole_bytes(group + four % 4 * 16, planes, high);
+        const Scales s = scales_of(scale, w->kind, high);
+        const v128_t q = codes_at(group, bits, four % 4 * 2 + high);
 #define VALUES(r) values[r] = madd(wasm_f32x4_convert_i32x4(ROW_OF(q, r)), LANE(s.d, r), LANE(s.m, r));
         VALUES(0) VALUES(1) VALUES(2) VALUES(3)
 #undef VALUES

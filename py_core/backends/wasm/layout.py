@@ -76,15 +76,17 @@ class Barrier(IntEnum):
 
 
 class MatrixKind(IntEnum):
-    """How repacked weights lie in memory: planes of 4 bits, SPLIT ones with scales for 16 columns; or floats."""
+    """How repacked weights lie in memory: codes of 4, 5, 6 or 8 bits, with scales for 16 columns in SPLIT (4 bits) and
+    SIXES; or floats. See web/kernels/kernels.h."""
 
     NIBBLES = 1
-    NIBBLES2 = 2
-    SPLIT = 3
-    SPLIT2 = 4
-    FLOAT32 = 5
-    FLOAT16 = 6
-    BFLOAT16 = 7
+    FIVES = 2
+    EIGHTS = 3
+    SPLIT = 4
+    SIXES = 5
+    FLOAT32 = 6
+    FLOAT16 = 7
+    BFLOAT16 = 8
 
 
 class Mode(IntEnum):
@@ -101,16 +103,16 @@ MATRIX_KINDS = {
     "Q4_K": MatrixKind.NIBBLES,
     "TQ1_0": MatrixKind.NIBBLES,
     "TQ2_0": MatrixKind.NIBBLES,
-    "Q5_0": MatrixKind.NIBBLES2,
-    "Q5_1": MatrixKind.NIBBLES2,
-    "Q5_K": MatrixKind.NIBBLES2,
-    "Q8_0": MatrixKind.NIBBLES2,
-    "IQ4_NL": MatrixKind.NIBBLES2,
-    "IQ4_XS": MatrixKind.NIBBLES2,
-    "MXFP4": MatrixKind.NIBBLES2,
+    "Q5_0": MatrixKind.FIVES,
+    "Q5_1": MatrixKind.FIVES,
+    "Q5_K": MatrixKind.FIVES,
+    "Q8_0": MatrixKind.EIGHTS,
+    "IQ4_NL": MatrixKind.EIGHTS,
+    "IQ4_XS": MatrixKind.EIGHTS,
+    "MXFP4": MatrixKind.FIVES,
     "Q2_K": MatrixKind.SPLIT,
     "Q3_K": MatrixKind.SPLIT,
-    "Q6_K": MatrixKind.SPLIT2,
+    "Q6_K": MatrixKind.SIXES,
     "F32": MatrixKind.FLOAT32,
     "F16": MatrixKind.FLOAT16,
     "BF16": MatrixKind.BFLOAT16,
@@ -148,9 +150,9 @@ def matrix_bytes(form: BlockFormat, rows: int, columns: int) -> int:
     kind = MATRIX_KINDS[form.name]
     if kind >= MatrixKind.FLOAT32:
         return padded * columns * form.block_bytes
-    planes = 1 if kind in (MatrixKind.NIBBLES, MatrixKind.SPLIT) else 2
-    scales = 4 if kind in (MatrixKind.SPLIT, MatrixKind.SPLIT2) else 2
-    return padded * (columns // 32) * (16 * planes + 4 * scales)
+    bits = {MatrixKind.FIVES: 5, MatrixKind.SIXES: 6, MatrixKind.EIGHTS: 8}.get(kind, 4)
+    scales = 4 if kind == MatrixKind.SPLIT else 2
+    return padded * (columns // 32) * (4 * bits + 4 * scales)
 
 
 def activation_bytes(columns: int, rows: int) -> int:
