@@ -129,6 +129,7 @@ UNSUPPORTED_TYPES: dict[int, BlockFormat] = {
         (28, "F64", 1, 8),
         (29, "IQ1_M", 256, 56),
         (40, "NVFP4", 64, 36),
+        (41, "Q1_0", 128, 18),
     )
 }
 
