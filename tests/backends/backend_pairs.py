@@ -47,7 +47,7 @@ MODELS = {
     "q2_k": TinyLlama(hidden=256, ffn=256, formats=("Q2_K",), embedding_format="Q3_K"),
     "iq4_xs": TinyLlama(hidden=256, ffn=256, formats=("IQ4_XS",), embedding_format="IQ4_NL"),
     "mixed few bits": TinyLlama(
-        hidden=256, ffn=256, formats=("Q2_K", "IQ4_NL", "Q3_K", "MXFP4", "Q4_K", "Q3_K", "IQ4_XS"), tied=False,
+        hidden=256, ffn=256, formats=("Q2_K", "TQ1_0", "Q3_K", "MXFP4", "Q4_K", "TQ2_0", "IQ4_XS"), tied=False,
         embedding_format="Q2_K",
     ),
 }  # fmt: skip

@@ -5,7 +5,7 @@
 enum {
   GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q2_K = 10,
   GGML_Q3_K = 11, GGML_Q4_K = 12, GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_BF16 = 30,
-  GGML_MXFP4 = 39
+  GGML_TQ1_0 = 34, GGML_TQ2_0 = 35, GGML_MXFP4 = 39
 };
 
 INLINE f32 half(const uint8_t *p) {
@@ -19,7 +19,7 @@ static u32 kind_of(u32 format) {
     case GGML_F32: return FLOAT32;
     case GGML_F16: return FLOAT16;
     case GGML_BF16: return BFLOAT16;
-    case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: return NIBBLES;
+    case GGML_Q4_0: case GGML_Q4_1: case GGML_Q4_K: case GGML_TQ1_0: case GGML_TQ2_0: return NIBBLES;
     case GGML_Q2_K: case GGML_Q3_K: return SPLIT;
     case GGML_Q5_0: case GGML_Q5_1: case GGML_Q5_K: case GGML_MXFP4: return FIVES;
     case GGML_Q6_K: return SIXES;
@@ -38,6 +38,8 @@ static u32 row_bytes_of(u32 format, u32 columns) {
     case GGML_Q5_1: return columns / 32 * 24;
     case GGML_Q8_0: return columns / 32 * 34;
     case GGML_Q2_K: return columns / 256 * 84;
+    case GGML_TQ1_0: return columns / 256 * 54;
+    case GGML_TQ2_0: return columns / 256 * 66;
     case GGML_Q3_K: return columns / 256 * 110;
     case GGML_IQ4_XS: return columns / 256 * 136;
     case GGML_Q4_K: return columns / 256 * 144;
@@ -72,6 +74,14 @@ static void table_codes(Block *out, const uint8_t *in, const uint8_t *values, f3
   both(out, d, -zero * d);
 }
 
+// Code i of a block of TQ1_0: a byte is a fraction of 256, its codes are the digits in base 3.
+static uint8_t ternary_code(const uint8_t *in, u32 i) {
+  static const uint8_t POWERS[5] = {1, 3, 9, 27, 81};
+  const u32 start = i < 160 ? 0 : i < 240 ? 160 : 240, run = i < 160 ? 32 : i < 240 ? 16 : 4;
+  const uint8_t left = (uint8_t)(in[start / 5 + (i - start) % run] * POWERS[(i - start) / run]);
+  return (uint8_t)(left * 3 >> 8);
+}
+
 // Block b of a row, as py_core/formats/quantization/blocks.py describes the formats.
 static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
   const uint8_t *in;
@@ -99,6 +109,16 @@ static void unpack(u32 format, const uint8_t *row, u32 b, Block *out) {
       table_codes(out, in + 8 + i * 16, IQ4_VALUES, 128, half(in) * ((f32)s - 32));
       break;
     }
+    case GGML_TQ1_0:
+      in = row + b / 8 * 54;
+      for (u32 j = 0; j < 32; j++) out->q[j] = ternary_code(in, b % 8 * 32 + j);
+      both(out, half(in + 52), -half(in + 52));
+      break;
+    case GGML_TQ2_0:
+      in = row + b / 8 * 66;
+      for (u32 j = 0; j < 32; j++) out->q[j] = in[b % 8 / 4 * 32 + j] >> (b % 4 * 2) & 3;
+      both(out, half(in + 64), -half(in + 64));
+      break;
     case GGML_Q2_K: case GGML_Q3_K: {
       const u32 third = format == GGML_Q3_K, i = b % 8;
       in = row + b / 8 * (third ? 110 : 84);

@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 12
+ABI = 13
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -101,6 +101,8 @@ MATRIX_KINDS = {
     "Q4_0": MatrixKind.NIBBLES,
     "Q4_1": MatrixKind.NIBBLES,
     "Q4_K": MatrixKind.NIBBLES,
+    "TQ1_0": MatrixKind.NIBBLES,
+    "TQ2_0": MatrixKind.NIBBLES,
     "Q5_0": MatrixKind.FIVES,
     "Q5_1": MatrixKind.FIVES,
     "Q5_K": MatrixKind.FIVES,

@@ -25,6 +25,31 @@ def pack(codes: np.ndarray, bits: int, run: int) -> np.ndarray:
     return np.bitwise_or.reduce(places << shifts[:, None], axis=2).reshape(codes.shape[0], -1)
 
 
+_RUNS = ((0, 32, 5), (32, 48, 5), (48, 52, 4))
+"""The bytes of TQ1_0's codes that belong together: from, to, codes in each byte."""
+
+
+def unpack_trits(packed: np.ndarray) -> np.ndarray:
+    """uint8 (blocks, 52) -> codes of TQ1_0: uint8 (blocks, 256), each 0 to 2."""
+    runs = []
+    for start, stop, count in _RUNS:
+        powers = 3 ** np.arange(count, dtype=np.uint8)
+        left = packed[:, None, start:stop] * powers[:, None]  # modulo 256
+        runs.append((left.astype(np.uint16) * 3 >> 8).astype(np.uint8).reshape(len(packed), -1))
+    return np.hstack(runs)
+
+
+def pack_trits(codes: np.ndarray) -> np.ndarray:
+    """The inverse of unpack_trits."""
+    packed, done = np.empty((len(codes), 52), np.uint8), 0
+    for start, stop, count in _RUNS:
+        run = codes[:, done : done + count * (stop - start)].reshape(len(codes), count, -1)
+        digits = (3 ** np.arange(4, 4 - count, -1, dtype=np.uint16))[:, None]
+        packed[:, start:stop] = ((run * digits).sum(axis=1) * 256 + 242) // 243  # rounded up, for the floor
+        done += count * (stop - start)
+    return packed
+
+
 def unpack_scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """uint8 (blocks, 12) -> scales and minima of Q4_K and Q5_K: uint8 (blocks, 8) both."""
     first, last = packed[:, :8] & 63, unpack(packed[:, 8:], 4, 4) | (packed[:, :8] >> 6) << 4

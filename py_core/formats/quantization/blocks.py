@@ -22,18 +22,23 @@ the fields in this order:
     IQ4_NL  half d, 16 bytes of codes                             x = d * v[q]
     IQ4_XS  half d, 2 bytes of upper bits of s, 4 of lower ones,
           128 of codes                                            x = d * (s - 32) * v[q]
+    TQ1_0  48 bytes of five codes each, 4 of four, half d         x = d * (q - 1)
+    TQ2_0  64 bytes of codes, half d                              x = d * (q - 1)
     MXFP4  a byte e, 16 bytes of codes                            x = 2 ** (e - 128) * v[q]
 
 v are the 16 values of IQ4_VALUES, in MXFP4 those of MXFP4_VALUES. Codes are the lower 4 bits of q, two in a byte, the
 low nibble first:
 - in blocks of 32, and in the eight times 32 elements of IQ4_XS, byte j holds elements j and j + 16; bit j of the fifth
   bits belongs to element j
-- in Q2_K and Q3_K codes are the lower 2 bits: each 32 bytes hold 128 elements, byte j has elements j, j + 32, j + 64
-  and j + 96 of them, the lowest bits first; bit i of byte j of the third bits belongs to element 32 * i + j
+- in Q2_K, Q3_K and TQ2_0 codes are the lower 2 bits: each 32 bytes hold 128 elements, byte j has elements j, j + 32,
+  j + 64 and j + 96 of them, the lowest bits first; bit i of byte j of the third bits belongs to element 32 * i + j
 - in Q4_K and Q5_K each 32 bytes hold 64 elements: byte j has elements j and j + 32 of them; bit i of byte j of the
   fifth bits belongs to element 32 * i + j of the block
 - in Q6_K each 64 bytes hold 128 elements: byte j has elements j and j + 64 of them; each 32 bytes of upper bits belong
   to 128 elements: byte j to elements j, j + 32, j + 64 and j + 96 of them, two bits each, the lowest first
+- in TQ1_0 a byte is a fraction of 256, in base 3, whose digit n is code n: floor(byte * 3 ** n % 256 * 3 / 256). Of the
+  first 160 elements byte j has j, j + 32 ... j + 128; of the next 80, byte 32 + j has j, j + 16 ... j + 64; of the last
+  16, byte 48 + j has j, j + 4, j + 8 and j + 12
 
 s and t are for groups of 16 elements in Q2_K, Q3_K and Q6_K, of 32 in the others:
 - Q2_K: byte i has s[i] in its low nibble, t[i] in the high one
@@ -88,6 +93,8 @@ Q6_K = BlockFormat("Q6_K", 14, 256, 210)
 IQ4_NL = BlockFormat("IQ4_NL", 20, 32, 18)
 IQ4_XS = BlockFormat("IQ4_XS", 23, 256, 136)
 BF16 = BlockFormat("BF16", 30, 1, 2)
+TQ1_0 = BlockFormat("TQ1_0", 34, 256, 54)
+TQ2_0 = BlockFormat("TQ2_0", 35, 256, 66)
 MXFP4 = BlockFormat("MXFP4", 39, 32, 17)
 
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -98,7 +105,7 @@ MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 FORMATS: dict[str, BlockFormat] = {
     fmt.name: fmt
     for fmt in (
-        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4,
+        F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, TQ1_0, TQ2_0,
     )
 }  # fmt: skip
 FORMATS_BY_TYPE: dict[int, BlockFormat] = {fmt.ggml_type: fmt for fmt in FORMATS.values()}
@@ -121,9 +128,8 @@ UNSUPPORTED_TYPES: dict[int, BlockFormat] = {
         (27, "I64", 1, 8),
         (28, "F64", 1, 8),
         (29, "IQ1_M", 256, 56),
-        (34, "TQ1_0", 256, 54),
-        (35, "TQ2_0", 256, 66),
         (40, "NVFP4", 64, 36),
+        (41, "Q1_0", 128, 18),
     )
 }
 

@@ -8,7 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from py_core.formats.quantization.bits import half_column, unpack, unpack_iq4_scales, unpack_q3_scales, unpack_scales
+from py_core.formats.quantization.bits import (
+    half_column,
+    unpack,
+    unpack_iq4_scales,
+    unpack_q3_scales,
+    unpack_scales,
+    unpack_trits,
+)
 from py_core.formats.quantization.blocks import IQ4_VALUES, MXFP4_VALUES, BlockFormat, check_readable, nbytes
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | np.ndarray"
@@ -141,6 +148,18 @@ def _dequantize_mxfp4(blocks: np.ndarray, out: np.ndarray) -> None:
     out *= np.ldexp(np.float32(1), blocks[:, :1].astype(np.int32) - 128)
 
 
+def _dequantize_tq1_0(blocks: np.ndarray, out: np.ndarray) -> None:
+    out[:] = unpack_trits(blocks[:, :52])
+    out -= 1
+    out *= half_column(blocks, 52)
+
+
+def _dequantize_tq2_0(blocks: np.ndarray, out: np.ndarray) -> None:
+    out[:] = unpack(blocks[:, :64], 2, 32)
+    out -= 1
+    out *= half_column(blocks, 64)
+
+
 _DEQUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "F32": _dequantize_f32,
     "F16": _dequantize_f16,
@@ -158,4 +177,6 @@ _DEQUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "IQ4_NL": _dequantize_iq4_nl,
     "IQ4_XS": _dequantize_iq4_xs,
     "MXFP4": _dequantize_mxfp4,
+    "TQ1_0": _dequantize_tq1_0,
+    "TQ2_0": _dequantize_tq2_0,
 }

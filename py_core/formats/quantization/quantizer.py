@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from py_core.formats.quantization.bits import pack
+from py_core.formats.quantization.bits import pack, pack_trits
 from py_core.formats.quantization.blocks import F32, MXFP4_VALUES, BlockFormat, check_readable, nbytes
 from py_core.formats.quantization.k_quants import (
     inverse,
@@ -117,11 +117,29 @@ def _scale_from_low(rows: np.ndarray, blocks: np.ndarray, most: int) -> np.ndarr
 def _quantize_q8_0(rows: np.ndarray, blocks: np.ndarray) -> None:
     scale = np.abs(rows).max(axis=1, keepdims=True) / np.float32(127)
     put_half(blocks, 0, scale)
-    scaled = rows * inverse(scale)
-    # C's roundf: halves away from zero. Adding 0.5 first would be wrong for the float just below a half.
+    blocks[:, 2:] = _round(rows * inverse(scale)).view(np.uint8)
+
+
+def _round(scaled: np.ndarray) -> np.ndarray:
+    """C's roundf as int8: halves away from zero. Adding 0.5 first would be wrong for the float just below a half."""
     whole = np.trunc(scaled)
     whole += np.copysign(np.abs(scaled - whole) >= np.float32(0.5), scaled)
-    blocks[:, 2:] = whole.astype(np.int8).view(np.uint8)
+    return whole.astype(np.int8)
+
+
+def _quantize_tq1_0(rows: np.ndarray, blocks: np.ndarray) -> None:
+    blocks[:, :52] = pack_trits(_ternary(rows, blocks, 52))
+
+
+def _quantize_tq2_0(rows: np.ndarray, blocks: np.ndarray) -> None:
+    blocks[:, :64] = pack(_ternary(rows, blocks, 64), 2, 32)
+
+
+def _ternary(rows: np.ndarray, blocks: np.ndarray, start: int) -> np.ndarray:
+    """Fills d at byte `start`; returns codes 0 to 2, uint8 (blocks, 256)."""
+    scale = np.abs(rows).max(axis=1, keepdims=True)
+    put_half(blocks, start, scale)
+    return (_round(rows * inverse(scale)) + np.int8(1)).view(np.uint8)
 
 
 def _quantize_mxfp4(rows: np.ndarray, blocks: np.ndarray) -> None:
@@ -149,4 +167,6 @@ _QUANTIZERS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "IQ4_NL": quantize_iq4_nl,
     "IQ4_XS": quantize_iq4_xs,
     "MXFP4": _quantize_mxfp4,
+    "TQ1_0": _quantize_tq1_0,
+    "TQ2_0": _quantize_tq2_0,
 }

@@ -19,7 +19,7 @@ from tests.backends.variants import covering, gated, named
 from tests.backends.webgpu.gpu_layout import to_gpu_layout
 
 FORMAT_NAMES = list(FORMATS)
-BESIDE = ("MXFP4",)
+BESIDE = ("MXFP4", "TQ1_0", "TQ2_0")
 """Formats whose blocks are read like those of others, so that a variant of each kernel outside the gate is enough."""
 DRAWN = [name for name in FORMAT_NAMES if name not in BESIDE]
 REDUCTIONS = [

@@ -25,6 +25,7 @@ few = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scop
 
 HALVES = {
     "Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+    "TQ1_0": [52], "TQ2_0": [64],
 }  # fmt: skip
 """Offset of the scales in a block; 0 in the other formats."""
 
@@ -66,7 +67,7 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
     assert len(quants) == blocks * layout.quant_words * 4
     if form == "Q8_0":
         codes = np.frombuffer(quants, np.int8).reshape(blocks, 32).astype(np.int64)
-    elif form in ("Q2_K", "Q3_K"):
+    elif form in ("Q2_K", "Q3_K", "TQ1_0", "TQ2_0"):
         # [half h, byte j, w] -> [half h, w, byte j]
         pairs = bits(np.frombuffer(quants, np.uint8).reshape(blocks, 2, 4).astype(np.uint32), 2)[..., :4]
         codes = pairs.swapaxes(2, 3).reshape(blocks, 32).astype(np.int64)
@@ -86,6 +87,10 @@ def read_layout(form: str, quants: bytes, scales: bytes, blocks: int) -> np.ndar
     first = words[:supers]
     if layout.superblocks:
         d, m = np.repeat(halves_of(words[supers:highs]), 8, axis=0).T[:, :, None]
+        if form in ("TQ1_0", "TQ2_0"):
+            assert not m.any()
+            assert not len(first)
+            return np.float32(d * (codes - 1)).ravel()
         pair = np.ascontiguousarray(first).view(np.uint8).reshape(blocks, 2)
         if form == "Q2_K":
             s, t = (np.repeat(nibbles.astype(np.int64), 16, axis=1) for nibbles in (pair & 15, pair >> 4))

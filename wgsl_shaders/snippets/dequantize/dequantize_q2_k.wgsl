@@ -13,10 +13,7 @@ fn load_block(row: u32, column: u32) -> Block {
   let t = vec2f(vec2u((bytes >> 4u) & 15u, (bytes >> 12u) & 15u));
   return Block(two_bits(row, column), dm.x * s, -(dm.y * t));
 }
-fn codes8(b: Block, w: u32) -> array<vec4f, 2> {
-  let four = (b.codes >> vec2u(2u * w)) & vec2u(0x03030303u);
-  return array<vec4f, 2>(nibble_codes(four.x, vec4u()), nibble_codes(four.y, vec4u()));
-}
+fn codes8(b: Block, w: u32) -> array<vec4f, 2> { return two_bit_codes(b.codes, w); }
 const UNIT = 64.0;
 const MIDDLE = 2.0 - BIAS;
 fn packed_codes(b: Block) -> array<vec4u, 2> {

@@ -3,7 +3,7 @@
 The kernels read one layout for all block formats of files, in whole, aligned words (words are of 32 bits):
 
     quants  Q4 to Q6, IQ4, MXFP4  4 words a block: byte j has the low 4 bits of value j (low nibble) and of value j + 16
-            Q2_K, Q3_K   2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
+            Q2_K, Q3_K, TQ  2 words: byte j of word h has in bits 2w and 2w + 1 the low 2 bits of value 16h + 4w + j
             Q8_0         8 words: 32 int8 in order
             F16, BF16    16 words, F32 32: values in order
     scales  S  Q4_0, Q5_0, Q8_0, IQ4_NL  half d: 2 blocks a word
@@ -13,7 +13,7 @@ The kernels read one layout for all block formats of files, in whole, aligned wo
                Q2_K              bytes with s and t (high nibble) of values 0..15 and of 16..31: 2 blocks a word
                Q3_K, Q6_K        int8 s of values 0..15 and of 16..31: 2 blocks a word
                IQ4_XS            int16 s: 2 blocks a word
-            D  K-quants, IQ4_XS  halves d and m (0 if there is none): a word for 8 blocks
+            D  K-quants, IQ4_XS, TQ  halves d and m (0 if there is none): a word for 8 blocks
             H  Q5_0, Q5_1, Q5_K  byte j has in bit w the fifth bit of value 4w + j: a word a block
                Q3_K              the third bit likewise
                Q6_K              byte j has in bits 2w and 2w + 1 the upper bits of value 4w + j, in a second word
@@ -53,7 +53,7 @@ class Layout:
     @property
     def quantized(self) -> bool:
         """True if values are codes times scales."""
-        return self.scale_halves > 0
+        return self.scale_halves > 0 or self.superblocks
 
     @property
     def unit(self) -> int:
@@ -81,6 +81,8 @@ LAYOUTS: dict[str, Layout] = {
     "IQ4_NL": Layout(4, "repack_blocks", scale_halves=1),
     "IQ4_XS": Layout(4, "repack_iq4_xs", scale_halves=1, superblocks=True),
     "MXFP4": Layout(4, "repack_mxfp4", scale_halves=1),
+    "TQ1_0": Layout(2, "repack_tq1_0", superblocks=True),
+    "TQ2_0": Layout(2, "repack_tq2_0", superblocks=True),
     "Q4_K": Layout(4, "repack_q4_k", scale_halves=1, superblocks=True),
     "Q5_K": Layout(4, "repack_q5_k", scale_halves=1, superblocks=True, high_words=1),
     "Q6_K": Layout(4, "repack_q6_k", scale_halves=1, superblocks=True, high_words=2),
