@@ -59,8 +59,8 @@ def install_peers() -> Path:
 
 @contextlib.contextmanager
 def local_server(with_peers: bool = False) -> Iterator[str]:
-    """The site as it is in this checkout now, cross-origin isolated; /peers/, /npm/ and /kept/ (this machine's models) beside
-    it. Gives its address."""
+    """The site as it is in this checkout now, cross-origin isolated; /peers/, /npm/ and /kept/ (the models here)
+    beside it. Gives its address."""
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     routes = []
     if with_peers:
