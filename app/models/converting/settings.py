@@ -169,8 +169,8 @@ def _check_unrotated(config: Config) -> None:
     usual = [(layer + 1) % UNROTATED_EVERY != 0 for layer in range(count)]
     if not isinstance(rotated, list) or [bool(one) for one in rotated] != usual:
         raise ConvertError(
-            "In this smollm3 model other layers than every fourth have no rotation, which no file can say: it cannot be "
-            "converted."
+            "In this smollm3 model other layers than every fourth have no rotation, which no file can say: it cannot "
+            "be converted."
         )
 
 
