@@ -107,6 +107,13 @@ class _Settings:
             raise self._damaged(key, value)
         return float(value)
 
+    def multiplier(self, key: str) -> float:
+        """0 if the file has none; otherwise at least 1 / MAX_STRETCH, since one may be divided by its square."""
+        value = self.real(key, 0.0)
+        if 0 < value < 1 / MAX_STRETCH:
+            raise self._damaged(key, value)
+        return value
+
     def rope_base(self, key: str) -> float:
         """The base must be over 1; otherwise later pairs would not turn slower than the first."""
         value = self.real(key, 10000.0, MAX_ROPE_BASE)
@@ -225,10 +232,10 @@ def config_from_gguf(
         sliding_window=settings.integer("attention.sliding_window", 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
-        embedding_multiplier=settings.real("embedding_scale", 0.0),
-        residual_multiplier=settings.real("residual_scale", 0.0),
-        attention_multiplier=settings.real("attention.scale", 0.0),
-        logits_scaling=settings.real("logit_scale", 0.0),
+        embedding_multiplier=settings.multiplier("embedding_scale"),
+        residual_multiplier=settings.multiplier("residual_scale"),
+        attention_multiplier=settings.multiplier("attention.scale"),
+        logits_scaling=settings.multiplier("logit_scale"),
     )
 
 

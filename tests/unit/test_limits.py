@@ -188,6 +188,13 @@ def test_a_setting_beyond_what_any_model_has_is_named(
     check_sentence(str(refused.value))
 
 
+@pytest.mark.parametrize("key", ["embedding_scale", "residual_scale", "attention.scale", "logit_scale"])
+def test_a_multiplier_that_no_model_has_is_named(headers: Callable[[str], GGUFHeader], key: str) -> None:
+    for value in (1e-200, 1e9, -1.0, float("nan")):
+        with pytest.raises(GGUFError, match=rf"granite\.{key} = .*, which no model has"):
+            described(headers("granite"), {f"granite.{key}": value})
+
+
 @pytest.mark.parametrize(
     ("model", "key", "value"),
     [

@@ -11,6 +11,7 @@ import numpy as np
 from app.models.converting.folder import ConvertError
 from py_core.display import one_line, shown
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
+from py_core.models.smollm3 import UNROTATED_EVERY
 from py_core.models.transformers_names import PERMUTED
 
 ARCHITECTURES = {
@@ -106,6 +107,8 @@ def _common(config: Config, architecture: str) -> dict[str, Any]:
         values["rope.freq_base"] = float(theta)
     if architecture in PERMUTED:
         values |= {"vocab_size": config["vocab_size"], "rope.dimension_count": head_size(config)}
+    if architecture == "smollm3":
+        _check_unrotated(config)
     if architecture == "granite":
         values |= _granite(config)
     if architecture == "gemma3":
@@ -157,6 +160,18 @@ def _gemma3(config: Config, rope: Mapping[str, Any]) -> dict[str, Any]:
         "final_logit_softcapping": config.get("final_logit_softcapping"),
         "attention.sliding_window": config["sliding_window"] if windowed else None,
     }
+
+
+def _check_unrotated(config: Config) -> None:
+    """A file does not say which layers rotate: readers leave out every fourth."""
+    count, every = config["num_hidden_layers"], config.get("no_rope_layer_interval") or UNROTATED_EVERY
+    rotated = config.get("no_rope_layers") or [(layer + 1) % every for layer in range(count)]
+    usual = [(layer + 1) % UNROTATED_EVERY != 0 for layer in range(count)]
+    if not isinstance(rotated, list) or [bool(one) for one in rotated] != usual:
+        raise ConvertError(
+            "In this smollm3 model other layers than every fourth have no rotation, which no file can say: it cannot "
+            "be converted."
+        )
 
 
 def _granite(config: Config) -> dict[str, Any]:

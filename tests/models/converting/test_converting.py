@@ -206,6 +206,15 @@ def test_what_cannot_be_converted_is_one_sentence_and_leaves_no_file(llama: Path
         (llama / file).write_text(right, encoding="utf-8")
 
 
+def test_a_smollm3_whose_other_layers_rotate_is_refused(tmp_path: Path) -> None:
+    folder = CASES["smollm-3"].write(tmp_path)
+    changed(folder / "config.json", no_rope_layers=[1, 1])
+    convert_folder(folder, tmp_path / "usual.gguf", silent)
+    changed(folder / "config.json", no_rope_layers=[1, 0])
+    with pytest.raises(ConvertError, match="other layers than every fourth have no rotation"):
+        convert_folder(folder, tmp_path / "out.gguf", silent)
+
+
 def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(llama: Path, tmp_path: Path) -> None:
     tokenizer = json.loads((llama / "tokenizer.json").read_text())
     tokenizer["added_tokens"].append({**tokenizer["added_tokens"][-1], "id": 300, "content": "<more>"})
