@@ -155,7 +155,7 @@ async def test_what_the_user_chose_comes_before_what_the_machine_has(real: Need)
     ("form", "layers", "advice"),
     [
         ("Q4_K", 56, r"A context of \d{4} tokens fits \(--context \d{4}; in the page \?context=\d{4}\)"),
-        ("Q8_0", 48, r"A Q4_K_M file of this model fits, with 8192 tokens of context"),
+        ("Q8_0", 48, "A Q5_K_M file of this model fits, with 4608 tokens of context"),
         ("Q8_0", 96, "Choose a smaller model"),
     ],
 )

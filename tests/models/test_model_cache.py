@@ -60,7 +60,7 @@ def files_in(cache: ModelCache) -> list[str]:
 
 def test_the_list_names_every_model_with_its_licence_and_no_size() -> None:
     catalog = read_catalog(environment={})
-    assert len({entry.name for entry in catalog.entries}) == len(catalog.entries) == 13
+    assert len({entry.name for entry in catalog.entries}) == len(catalog.entries) == 15
     for entry in catalog.entries:
         assert entry.file.lower().endswith("q4_k_m.gguf")
         assert all((entry.title, entry.licence, entry.good_at))

@@ -36,6 +36,8 @@ def measure_in_browser(options: argparse.Namespace) -> dict[str, Any]:
         before: dict[str, Any] = {"what": "begins", "done": 0}
         while True:
             found = evaluate(tab.page, LOOK)
+            what = found["idle"]["what"]  # a text, or one that the page says in its language
+            found["idle"]["what"] = what if isinstance(what, str) else what["text"]
             idle, now, cpu = found["idle"], time.perf_counter(), browsers_cpu_seconds()
             is_done = idle["state"] in ENDS and (found["trainings"] or idle["state"] == "failed")
             stage = stages.setdefault(before["what"], {"seconds": 0.0, "cpu_seconds": 0.0, "tokens": 0})

@@ -67,7 +67,7 @@ async def test_the_table_fits_the_screen(
         box = await again.bounding_box() or {}
         assert min(box["x"], box["y"]) >= 0
         assert box["x"] + box["width"] <= width
-        assert box["y"] + box["height"] <= height
+        assert box["y"] + box["height"] <= height + 1  # scrolling rounds
     await page.set_viewport_size({"width": 1280, "height": 800})
     await answered.close_panel()
     assert answered.errors == []
@@ -148,7 +148,8 @@ async def test_the_real_gpu_is_measured_between_two_answers(tiny_chat: ChatPage,
     assert await chat.page.evaluate("sonata.lastAnswer.reason") in ("end", "length", "loop")
 
     kernels = await shown.locator("tbody tr").evaluate_all(
-        "(rows) => rows.map((row) => [row.cells[0].firstChild.data, row.cells[1].firstChild.data])"
+        """(rows) => rows.map((row) => [...row.cells].slice(0, 2).map((cell) => (
+          [...cell.childNodes].find((node) => node.nodeType === Node.TEXT_NODE && node.data.trim()).data)))"""
     )
     times = dict(kernels)
     assert times.keys() >= {"embedding", "attention", "argmax", "Between kernels", "Waiting"}

@@ -102,7 +102,7 @@ async def test_a_correction_is_trained_though_the_tab_is_killed_answers_by_itsel
     await chat.open_ready(QUERY_HELD_LONGER)
     await chat.can_learn()
     again = await chat.until_learning("running", 0.01)
-    assert again["what"] == "trains", "the preparations were kept"
+    assert again["what"]["code"] == "training.training", "the preparations were kept"
     assert again["total"] == reached["total"]
     later = await chat.until_learning("running", (again["done"] + 1) / again["total"])
     assert later["done"] >= reached["done"], "the steps were kept"

@@ -318,7 +318,7 @@ async def test_files_that_are_no_models_are_refused_and_the_model_stays(
     said = await problem(chat)
     assert re.match(r"Large needs \d\.\d\d GB for 8192 tokens of context", said)
     assert (
-        "The CPU kernels can use at most 4.29 GB of memory, however much the machine has. A Q4_K_M file of this" in said
+        "The CPU kernels can use at most 4.29 GB of memory, however much the machine has. A Q5_K_M file of this" in said
     )
     await chat.close_panel()
     damaged = bytearray(other)
