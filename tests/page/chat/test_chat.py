@@ -28,7 +28,7 @@ QUESTION = "What is the capital of France?"
 
 async def test_an_answer_streams_and_the_header_says_what_runs(real_chat: ChatPage, screenshots: Path) -> None:
     await expect(real_chat.page.locator(".status-line")).to_contain_text("on ")
-    assert "Paris" in await answer_streams(real_chat, QUESTION)
+    assert "Paris" in await answer_streams(real_chat, "What is the capital of France, and what is it known for?")
     await real_chat.page.screenshot(path=screenshots / "real-answer.png")
 
 
