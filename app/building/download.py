@@ -69,6 +69,12 @@ class Download:
     bytes: int | None = None
 
 
+def read_download(entry: Mapping[str, Any], folder: Path) -> Download:
+    """An entry of app/models/downloads.toml, to be fetched into `folder`."""
+    sources = tuple(map(read_source, entry["sources"]))
+    return Download(folder / entry["file"], entry["sha256"], sources, entry.get("bytes"))
+
+
 class _WrongChecksum(http.SourceError):
     def __init__(self, found: str) -> None:
         super().__init__(f"wrong checksum, sha256 {found[:16]}...")

@@ -38,17 +38,9 @@ def downloads() -> dict[str, list[dict[str, Any]]]:
 
 def model_files() -> list[ModelFile]:
     """Every chat model of the site; the first is the default."""
-    return _of("models")
-
-
-def larger_models() -> list[ModelFile]:
-    """The chat models that `python build.py models NAME` fetches, for benchmarks and long tests."""
-    return _of("larger")
-
-
-def _of(table: str) -> list[ModelFile]:
     names = ModelFile.__dataclass_fields__
-    return [ModelFile(**{key: value for key, value in entry.items() if key in names}) for entry in downloads()[table]]
+    entries = downloads()["models"]
+    return [ModelFile(**{key: value for key, value in entry.items() if key in names}) for entry in entries]
 
 
 def default_model_path() -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.building import kernels, routing
 from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
-from app.building.download import Download, Downloader, read_source
+from app.building.download import Downloader, read_download
 from app.building.embedder.files import ensure_embedder, site_files
 from app.building.headers import headers_file
 from app.building.made_files import is_whole, note
@@ -73,9 +73,7 @@ def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     files = {}
     for folder in ("wheels", "models", "embedder"):
         for entry in downloads()[folder]:
-            sources = tuple(map(read_source, entry["sources"]))
-            wanted = Download(cache / folder / entry["file"], entry["sha256"], sources, entry.get("bytes"))
-            files[entry["file"]] = downloader.ensure(wanted)
+            files[entry["file"]] = downloader.ensure(read_download(entry, cache / folder))
     return files
 
 
