@@ -177,9 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "models", help="fetch larger models, for benchmarks and long tests, or the embedder for other languages"
     )
     names = ", ".join((*larger_model_names(), MULTILINGUAL))
-    fetching.add_argument(
-        "names", nargs="+", metavar="NAME", help=f"one of {names}"
-    )
+    fetching.add_argument("names", nargs="+", metavar="NAME", help=f"one of {names}")
     commands.add_parser("clean", help="remove what this folder can make again")
     commands.add_parser("lock", help="for maintainers: make the lock files again from pyproject.toml and package.json")
     arguments = list(sys.argv[1:] if arguments is None else arguments)

@@ -30,7 +30,7 @@ _REMEMBERED_WORDS = 20_000
 _UNKNOWN_BELOW = 10.0
 """The score of an unknown character lies this far below that of the rarest piece, as in SentencePiece."""
 _SPACES = (0x09, 0x0A, 0x0C, 0x0D, *range(0x200B, 0x2010), 0x2581, *range(0xD800, 0xE000), 0xFEFF, 0xFFFD)
-"""What is a space besides what Python's str.split takes for one; half of a pair is U+FFFD, as a decoder makes it."""
+"""Spaces besides those of Python's str.split; half of a pair is U+FFFD, as a decoder makes it."""
 _REMOVED = (*range(0x20), 0x7F, 0x8F, 0x9F)
 _TRANSLATION = {**dict.fromkeys(_REMOVED), **dict.fromkeys(_SPACES, " ")}
 

@@ -82,7 +82,8 @@ def read(file: bytes) -> Published:
     at += letters
     _, skipped = struct.unpack_from("<iI", file, at)  # how characters are normalized: the same as NFKC
     at += 8 + skipped
-    weights, words = {}, np.empty(0, np.uint8)
+    weights = dict[str, np.ndarray]()
+    words: np.ndarray = np.empty(0, np.uint8)
     (tensors,) = struct.unpack_from("<i", file, at)
     at += 4
     for _ in range(tensors):
