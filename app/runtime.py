@@ -30,6 +30,7 @@ from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.stage import Stage, State
 from py_core.hnsw.hnsw_kernel import HnswKernel
+from py_core.learning.gate.gate import Gate
 from py_core.messages import Message, Words, words_of
 from py_core.routing.embedder import Embedder
 from py_core.store.encryption import Crypto, NativeCrypto
@@ -134,6 +135,7 @@ class Runtime:
         self.indexer = TurnIndexer(lambda: self.memory, self.embedder, self.listen, self.trouble)
         self._rows: FallbackRows | VolatileRows | None = None  # of the memory, unlocked or not
         self._kernel: HnswKernel | None = None
+        self._gate: bytes | None = None  # of lessons, if it came with the embedder
         self._told: set[Words] = set()
         self._patience = MEMORY_PATIENCE
 
@@ -256,7 +258,7 @@ class Runtime:
         """If it fails, the plain assistant answers."""
         try:
             parts = await opening()
-            self._kernel = parts.kernel
+            self._kernel, self._gate = parts.kernel, parts.gate
             self.routing = await RoutingService.open(parts.embedder, parts.data, self.memory, parts.kernel)
             self.routing_stage.end(State.READY)
         except Exception as error:
@@ -300,7 +302,7 @@ class Runtime:
                 learner.base_sha256,
                 embedder,
                 self.memory,
-                shipped_gate(embedder.is_multilingual),
+                Gate.from_bytes(self._gate) if self._gate else shipped_gate(embedder.is_multilingual),
                 learner.reader,
             )
         except Exception as error:

@@ -32,6 +32,7 @@ import { byId } from './common/dom.js';
 import { ChatTitle } from './chat/chat_title.js';
 import { Shortcuts } from './shell/shortcuts.js';
 import { RunSettings } from './panels/settings/run_settings.js';
+import { offerMultilingual, usesMultilingual } from './shell/multilingual.js';
 import { engineKey, readOptions } from './shell/options.js';
 import { describe, fromError, sentence } from './shell/problems.js';
 import { Presence } from './learning/presence.js';
@@ -54,7 +55,7 @@ const WORKERS_PATIENCE = 1000 / 6;
 
 await loadLanguage();
 translatePage();
-const options = readOptions();
+const options = { ...readOptions(), multilingual: usesMultilingual() };
 const announcer = new Announcer(byId('announcer', HTMLElement));
 const chat = new ChatView({
   scroller: byId('scroller', HTMLElement), welcome: byId('welcome', HTMLElement), log: byId('log', HTMLElement),
@@ -217,6 +218,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
       {
         model, ...run.choice, maxTokens: options.maxTokens,
         autotune: options.autotune, tiers: options.tiers, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
+        multilingual: options.multilingual,
       },
       (progress) => {
         if (current !== engine) return;
@@ -236,6 +238,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
     await readStored(current, again);
     if (current !== engine || state !== 'loading') return;
     onReady(info);
+    if (options.routing) offerMultilingual(notices);
     offlineNotice.modelRuns(info.notice ? null : model.sha256 ?? null);
   } catch (error) {
     if (current === engine && state === 'loading') fail(fromError(error));

@@ -27,6 +27,7 @@ const CODE = /\.m?js$/; // checked each time before it is served: the page is pa
 const NEWBORN_MS = 60_000; // how long the browser may take to list a new page or worker
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
+const WANTED = 'multilingual/'; // the files under `later` that are kept only once they were requested
 const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
@@ -323,7 +324,7 @@ async function keptBefore(later) {
 async function keepLater(page) {
   const { current, later, clients } = await state();
   const there = new Set((await (await caches.open(CACHE)).keys()).map(({ url }) => url));
-  const files = Object.entries(later[clients[page.id]?.version ?? current ?? ''] ?? {});
+  const files = Object.entries(later[clients[page.id]?.version ?? current ?? ''] ?? {}).filter(([path]) => !path.startsWith(WANTED));
   const missing = files.filter(([, sha256]) => !there.has(keyOf(sha256))).map((file) => fileOf(...file));
   page.postMessage({ kind: 'kept', whole: await Promise.all(missing).then(() => true, () => false) });
 }

@@ -67,8 +67,8 @@ class PageModel:
         """derive_cipher: from web/memory/encryption.js. on_memory: called when the memory or the router changed.
         one_learner: from web/learning/one_learner.js. fetch_reader: returns the site's file of a reader
         (app/lessons/reader.py) by its name, as a promise. memory_store: from web/memory/indexeddb.js. router: a promise
-        of {embedder, kernel, data}: web/routing/embedder.js, web/routing/hnsw_kernel.js and routing.safetensors;
-        without it nothing is routed."""
+        of {embedder, kernel, data, gate}: web/routing/embedder.js, web/routing/hnsw_kernel.js, routing.safetensors, and
+        gate.safetensors if the embedder is the multilingual one; without it nothing is routed."""
         self._fetch_reader = fetch_reader
         self._one_learner = TabLock(one_learner)
         self._runtime = Runtime(
@@ -212,7 +212,8 @@ async def open_router(opening: JsObject) -> RouterParts:
         parts = await opening
     except JsException as error:
         raise EmbedderError(js_words(error)) from error
-    return RouterParts(browser_embedder(parts.embedder), parts.data.to_bytes(), PyodideHnswKernel(parts.kernel))
+    gate = parts.gate.to_bytes() if parts.gate else None
+    return RouterParts(browser_embedder(parts.embedder), parts.data.to_bytes(), PyodideHnswKernel(parts.kernel), gate)
 
 
 def loader_of(

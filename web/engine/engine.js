@@ -37,7 +37,7 @@ export class Engine {
   /**
    * Load Python, the model and what runs it.
    * @param {{model: object, backend: 'auto'|'webgpu'|'wasm'|'numpy', workers: number|null,
-   *   precision: 'precise'|'fast', patience: number, context: number|null, memory: number|null, maxTokens: number|null, autotune: boolean, tiers: boolean, routing: boolean}} options `model` as storage/model_list.js
+   *   precision: 'precise'|'fast', patience: number, context: number|null, memory: number|null, maxTokens: number|null, autotune: boolean, tiers: boolean, routing: boolean, multilingual: boolean}} options `model` as storage/model_list.js
    *   tells it; `workers`, `precision` and `patience` (ms of silence after which a worker counts as dead) are those of wasm;
    *   `memory`: MB that the model may take at most, null to leave that to the machine
    * @param {(progress: {stage: 'python'|'model'|'routing'|'setup'|'device', done?: number, total?: number|null,

@@ -182,14 +182,15 @@ class PageApi {
 Comlink.expose(new PageApi());
 
 /** Load Python, the model and what runs it: see `Engine.start`. */
-async function load({ model, backend, workers, precision, patience, context, memory, maxTokens, autotune, tiers, routing }) {
+async function load({ model, backend, workers, precision, patience, context, memory, maxTokens, autotune, tiers, routing, multilingual }) {
   const downloads = new AbortController();
   const source = new ModelSource(model);
   const templates = new TemplateCage();
   try {
     phase('worker asked');
-    const { count } = await counting;
-    const router = routing ? openRouter(count('routing')) : undefined;
+    const { count, hasMultilingual } = await counting;
+    const isMultilingual = multilingual && hasMultilingual;
+    const router = routing ? openRouter(count('routing', isMultilingual ? 'routing_multilingual' : 'routing'), isMultilingual) : undefined;
     router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
     const [pyodide, stream, choice] = await Promise.all([
       booting.then((booted) => {
@@ -240,13 +241,14 @@ function tellMemory() {
 
 /**
  * The contents of sizes.json: `count` counts the bytes of the site's files by stage; `snapshot`: the checksum of
- * Python's snapshot, null if there is none.
- * @returns {Promise<{count: (stage: 'python'|'routing') => (bytes: number) => void, snapshot: string|null}>}
+ * Python's snapshot, null if there is none. hasMultilingual: the site has an embedder for other languages than English.
+ * @returns {Promise<{count: (stage: 'python'|'routing', part?: string) => (bytes: number) => void, snapshot: string|null,
+ *   hasMultilingual: boolean}>}
  */
 async function siteSizes(onProgress) {
   const sizes = JSON.parse(new TextDecoder().decode(await fetchFile(new URL('../sizes.json', import.meta.url), message('part.page', 'A part of the page'))));
-  const count = (stage) => {
-    const total = sizes[stage];
+  const count = (stage, part = stage) => {
+    const total = sizes[part];
     const report = throttled(onProgress, stage);
     let done = 0;
     report(0, total);
@@ -255,17 +257,18 @@ async function siteSizes(onProgress) {
       report(done, total);
     };
   };
-  return { count, snapshot: sizes.snapshot };
+  return { count, snapshot: sizes.snapshot, hasMultilingual: Boolean(sizes.multilingual) };
 }
 
 /** Load routing while Python boots and the model loads. The memory's info tells if that failed. */
-function openRouter(onBytes) {
-  const here = (path) => new URL(path, import.meta.url).href;
+function openRouter(onBytes, isMultilingual) {
+  const here = (path) => new URL(`../${isMultilingual ? 'multilingual/' : ''}${path}`, import.meta.url).href;
+  const data = (name) => fetchFile(here(name), message('part.router', 'The router'), onBytes);
   const parts = [
-    Embedder.open(here('../embedder/'), onBytes), booting.then(loadHnswKernel),
-    fetchFile(here('../routing.safetensors'), message('part.router', 'The router'), onBytes),
+    Embedder.open(here(isMultilingual ? '' : 'embedder/'), onBytes), booting.then(loadHnswKernel),
+    data('routing.safetensors'), isMultilingual ? data('gate.safetensors') : undefined,
   ];
-  const opening = Promise.all(parts).then(([embedder, kernel, data]) => ({ embedder, kernel, data }));
+  const opening = Promise.all(parts).then(([embedder, kernel, data, gate]) => ({ embedder, kernel, data, gate }));
   opening.catch(() => {});
   return opening;
 }

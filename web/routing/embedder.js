@@ -25,7 +25,7 @@ export class Embedder {
    */
   static async open(folder, onBytes = () => {}) {
     const about = JSON.parse(await fetchText(`${folder}embedder.json`, onBytes));
-    const embedder = new Embedder(about.fingerprint, about.meaning_fingerprint, onBytes);
+    const embedder = new Embedder(about, onBytes);
     try {
       const [tokenizer] = await Promise.all([
         fetchText(folder + about.tokenizer, onBytes),
@@ -39,9 +39,11 @@ export class Embedder {
     return embedder;
   }
 
-  constructor(fingerprint, meaningFingerprint, onBytes) {
-    this.fingerprint = fingerprint;
-    this.meaningFingerprint = meaningFingerprint;
+  /** @param {Record<string, any>} about embedder.json @param {(bytes: number) => void} onBytes */
+  constructor(about, onBytes) {
+    this.fingerprint = about.fingerprint;
+    this.meaningFingerprint = about.meaning_fingerprint;
+    this.isMultilingual = about.multilingual;
     this.tokenizer = ''; // the text of tokenizer.json
     this.#worker = new Worker(ownScript(new URL('./embedder_worker.js', import.meta.url)), { type: 'module' });
     this.#worker.onmessage = ({ data: { id, value, error, bytes } }) => {

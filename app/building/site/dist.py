@@ -59,12 +59,13 @@ EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
 """The folder of the files that route messages."""
 MULTILINGUAL = "multilingual"
 """The folder of the same files for other languages than English, if the multilingual embedder was fetched."""
+MULTILINGUAL_GATE = "app/lessons/gate_multilingual.safetensors"
 NEVER_KEPT = ("models/", "screenshots/")
 """Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
 install the page look at its screenshots."""
-LATER = ("bundle/de-", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+LATER = ("bundle/de-", "multilingual/", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the
-page is ready and has its model."""
+page is ready and has its model; those of MULTILINGUAL only once they were requested."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
@@ -129,6 +130,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     if MULTILINGUAL_MODEL in files:
         data = f"{MULTILINGUAL}/{ROUTING_DATA}"
         site.update({**site_files(multilingual_files(cache_dir()), MULTILINGUAL), data: files[data]})
+        site[f"{MULTILINGUAL}/gate.safetensors"] = root / MULTILINGUAL_GATE
     site.update(
         {f"readers/{path.name}": path for path in sorted((root / "app" / "lessons" / "readers").glob("*.safetensors"))}
     )
@@ -193,7 +195,8 @@ def unused(site: Mapping[str, Content]) -> set[str]:
 
 def sizes_json(site: Mapping[str, Content]) -> bytes:
     """Bytes that the page counts while it loads (web/engine/worker.js): of Python, and of the router's files; and the
-    checksum of the snapshot of Python, null if there is none.
+    checksum of the snapshot of Python, null if there is none. If the site has the multilingual embedder, also the bytes
+    of its folder, and of the router's files with it.
 
     Scripts are left out: the browser fetches them before they could be counted. So is the snapshot, which may not be
     needed.
@@ -202,6 +205,8 @@ def sizes_json(site: Mapping[str, Content]) -> bytes:
         "python": ("pyodide/", SONATA),
         "routing": EMBEDDER,
     }
+    if f"{MULTILINGUAL}/{ROUTING_DATA}" in site:
+        parts |= {"multilingual": (f"{MULTILINGUAL}/",), "routing_multilingual": (f"{MULTILINGUAL}/", EMBEDDER[1])}
     counted = [name for name in site if not name.endswith((".js", ".mjs")) and name != SNAPSHOT]
     sizes = {part: sum(_size(site[name]) for name in counted if name.startswith(of)) for part, of in parts.items()}
     return json.dumps(sizes | {"snapshot": _sha256(site[SNAPSHOT]) if SNAPSHOT in site else None}).encode()

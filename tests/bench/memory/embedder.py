@@ -1,6 +1,6 @@
 """The time to turn a text into a vector, and to find the agent of a request: in Chromium and natively.
 
-    python -m tests.bench embedder [--rounds 200] [--json FILE]
+    python -m tests.bench embedder [--embedder multilingual] [--rounds 200] [--json FILE]
 
 In Chromium Python runs in the page's engine worker, as in the product: `embed` is what Python waits for (tokens, the
 message to the worker, the model, the message back), `tokens` the tokenizer alone, `meaning` what Python waits for when
@@ -101,15 +101,15 @@ IN_WORKER = """
 import { bootPython } from './engine/python_runtime.js';
 import { Embedder } from './routing/embedder.js';
 import { loadHnswKernel } from './routing/hnsw_kernel.js';
-self.onmessage = async ({ data: { code, texts, rounds, requests, corrections } }) => {
+self.onmessage = async ({ data: { folder, code, texts, rounds, requests, corrections } }) => {
   try {
     const python = await bootPython();
     const begin = performance.now();
-    const embedder = await Embedder.open(new URL('./embedder/', location.href).href);
+    const embedder = await Embedder.open(new URL(`./${folder || 'embedder/'}`, location.href).href);
     const load = performance.now() - begin;
     python.runPython(code);
     const figures = await python.globals.get('measure')(embedder, texts, rounds);
-    const data = new Uint8Array(await (await fetch('./routing.safetensors')).arrayBuffer());
+    const data = new Uint8Array(await (await fetch(`./${folder}routing.safetensors`)).arrayBuffer());
     const measureRoutes = python.globals.get('measure_routes');
     const routes = await measureRoutes(embedder, await loadHnswKernel(python), data, requests, corrections);
     self.postMessage({ load, isolated: crossOriginIsolated, figures: JSON.parse(figures), routes: JSON.parse(routes) });
@@ -123,16 +123,18 @@ self.onmessage = async ({ data: { code, texts, rounds, requests, corrections } }
 def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--embedder", choices=["minilm", "multilingual"], default="minilm")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
     options = parser.parse_args()
-    native = summary(natively(options.rounds))
+    multilingual = options.embedder == "multilingual"
+    native = summary(natively(options.rounds, multilingual))
     with local_server() as address, chromium() as browser:
         wait_for_quiet(options.patience)
         page = browser.new_page(bypass_csp=True)
         script = {"body": IN_WORKER, "headers": {**HEADERS, "Content-Type": "text/javascript"}}
         page.route("**/bench_embedder.js", lambda route: route.fulfill(**script))
         page.goto(f"{address}/THIRD_PARTY.txt")
-        in_page = in_chromium(page, options.rounds)
+        in_page = in_chromium(page, options.rounds, "multilingual/" if multilingual else "")
         figures = {
             "machine": machine(browser),
             "load_ms": in_page["load"],
@@ -145,7 +147,8 @@ def main() -> None:
     show(figures)
 
 
-def in_chromium(page: Page, rounds: int) -> dict[str, Any]:
+def in_chromium(page: Page, rounds: int, folder: str) -> dict[str, Any]:
+    """folder: of the multilingual embedder in the site, "" for MiniLM."""
     answer = evaluate(
         page,
         """(order) => new Promise((resolve, reject) => {
@@ -155,6 +158,7 @@ def in_chromium(page: Page, rounds: int) -> dict[str, Any]:
             worker.postMessage(order);
         })""",
         {
+            "folder": folder,
             "code": MEASURE,
             "texts": json.dumps(TEXTS),
             "rounds": rounds,
@@ -167,7 +171,7 @@ def in_chromium(page: Page, rounds: int) -> dict[str, Any]:
     return answer
 
 
-def natively(rounds: int) -> dict[str, Any]:
+def natively(rounds: int, multilingual: bool) -> dict[str, Any]:
     async def measure(embedder: SentenceEmbedder) -> dict[str, Any]:
         figures: dict[str, Any] = {}
         for name, text in TEXTS.items():
@@ -189,7 +193,7 @@ def natively(rounds: int) -> dict[str, Any]:
             figures[name] = {"count": len(ids), "cached": cached} | {key: value[5:] for key, value in times.items()}
         return figures
 
-    return asyncio.run(measure(open_embedder()))
+    return asyncio.run(measure(open_embedder(multilingual=multilingual)))
 
 
 def summary(figures: dict[str, Any]) -> dict[str, Any]:

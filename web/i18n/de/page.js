@@ -82,6 +82,8 @@ export const notices = {
   dismiss: 'Ausblenden',
   lockedChat: 'Dieses Gespräch liegt im gesperrten Gedächtnis:',
   lockedMemory: 'Das Gedächtnis ist gesperrt: Deine Gespräche und was du beigebracht hast, sind hier nicht bekannt.',
+  multilingual: 'Mit einem zweiten Modell für Bedeutungen versteht Sonata Deutsch besser: welcher Agent antwortet, was du beigebracht hast und was in Dateien steht.',
+  multilingualLoad: 'Laden ({size})',
   newVersion: 'Eine neue Version ist da:',
   notKept: 'Was jetzt gesagt wird, wird nicht aufbewahrt: Es ist weg, sobald die Seite geschlossen wird.',
   reload: 'neu laden',

@@ -82,6 +82,8 @@ export const notices = {
   dismiss: 'Dismiss',
   lockedChat: 'This conversation is in the locked memory:',
   lockedMemory: 'The memory is locked: your chats and what you taught are not known here.',
+  multilingual: 'Sonata understands messages in your language better with a second model for meanings.',
+  multilingualLoad: 'Load it ({size})',
   newVersion: 'A new version is ready:',
   notKept: 'What is said now is not kept: it is gone when the page closes.',
   reload: 'reload',

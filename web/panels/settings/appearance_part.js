@@ -1,12 +1,15 @@
 /** Settings, Appearance: light or dark, the size of the text, the language. */
-import { html, render } from '../../vendor/lit-html/lit-html.js';
+import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
+import { formatBytes } from '../../common/format.js';
 import { live } from '../../vendor/lit-html/directives/live.js';
 import { chooseLanguage, chosenLanguage, LANGUAGES, t } from '../../i18n/i18n.js';
 import { chooseTextSize, chosenTextSize, TEXT_SIZES } from '../../shell/text_size.js';
+import { chooseMultilingual, multilingualBytes, usesMultilingual } from '../../shell/multilingual.js';
 import { chosenTheme, chooseTheme } from '../../shell/theme.js';
 
 export class AppearancePart {
   #root;
+  #bytes = 0; // of the multilingual embedder, if the site has it
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -15,6 +18,7 @@ export class AppearancePart {
 
   show() {
     this.#draw();
+    multilingualBytes().then((bytes) => { this.#bytes = bytes; this.#draw(); });
   }
 
   hide() {}
@@ -40,7 +44,16 @@ export class AppearancePart {
           </select>
           <small id="language-about">${t('settings.languageAbout')}</small>
         </label>
+        ${this.#bytes ? this.#multilingual() : nothing}
       </form>`, this.#root);
+  }
+
+  #multilingual() {
+    const options = [['', t('settings.meanings_english')], ['yes', t('settings.meanings_multilingual', { size: formatBytes(this.#bytes) })]];
+    return choices('meanings', t('settings.meanings'), t('settings.meaningsAbout'), options, usesMultilingual() ? 'yes' : '', (value) => {
+      chooseMultilingual(value === 'yes');
+      location.reload();
+    });
   }
 }
 
