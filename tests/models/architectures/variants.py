@@ -168,7 +168,24 @@ GRANITES = [
     ),
 ]  # fmt: skip
 
-VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES]}
+LFM2 = Variant(
+    "lfm2", "lfm2", "Lfm2",
+    {
+        **{key: value for key, value in SIZES.items() if key != "rms_norm_eps"},
+        "norm_eps": 0.1,
+        "tie_word_embeddings": True,
+        "block_auto_adjust_ff_dim": False,
+        "conv_L_cache": 3,
+        "layer_types": ["conv", "full_attention", "conv", "conv"],
+        "rope_parameters": rope(theta=1e6),
+    },
+)  # fmt: skip
+LFM2S = [LFM2, replace(LFM2.changed("lfm2-taps", conv_L_cache=4), format="Q8_0")]
+
+VARIANTS = {
+    variant.name: variant
+    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, *LFM2S]
+}
 """The variants whose logits are in expected/."""
 
 ROOM = {
@@ -209,6 +226,7 @@ QUANTIZED = {
     "olmo2": _quantized("olmo2", {"attn_k": "Q4_1", "ffn_down": "F16"}, tie_word_embeddings=False),
     "glm4": _quantized("glm4", {"attn_k": "Q4_1", "ffn_up": "F16"}, head_dim=32),
     "granite": _quantized("granite", {"attn_k": "Q4_1", "ffn_up": "F16"}),
+    "lfm2": _quantized("lfm2", {"in_proj": "Q4_1", "ffn_up": "F16"}, layer_types=["conv", "full_attention", "conv"]),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
