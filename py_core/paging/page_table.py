@@ -249,7 +249,6 @@ class PageTable:
             self._references[page] -= 1
             if not self._references[page]:
                 del self._references[page]
-                self._written.pop(page, None)
                 (self._free_demoted[tier] if (tier := tier_of(page)) else self._free).append(page)
 
     def whole(self, slot: int, position: int) -> int:

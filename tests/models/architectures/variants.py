@@ -234,5 +234,15 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4", "granite")
-"""Names in QUANTIZED that have no operation of their own: test_architectures.py has them in the gate."""
+OUTSIDE_GATE = ("olmo2", "glm4", "granite", "lfm2")
+"""Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them in
+the gate."""
+
+CONVOLUTIONS = replace(
+    LFM2.changed(
+        "convolutions", vocab_size=ALL_BYTES, max_position_embeddings=512, norm_eps=1e-5, num_hidden_layers=3,
+        layer_types=["conv", "full_attention", "conv"],
+    ),
+    embedding_spread=0.4,
+)  # fmt: skip
+"""For tests of pages: float32, every byte a token, two layers that convolve and one with attention."""
