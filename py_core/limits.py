@@ -38,7 +38,7 @@ MAX_HIDDEN = 1 << 17
 MAX_INTERMEDIATE = 1 << 19
 """Llama 3.1 405B has 53,248."""
 MAX_CONV_TAPS = 8
-"""LFM2 has 3. The rows of a convolution that pages keep (page_table.py) allow no more."""
+"""LFM2 has 3, Mamba 4. The WASM kernels have room for 8."""
 MAX_CONTEXT = 1 << 24
 """Llama 4 Scout has 10,485,760."""
 MAX_COUNTS = {

@@ -1,9 +1,9 @@
 // y[m, i] = c[m, i] * sum over j < TAPS of weight[i, j] * z[t - TAPS + 1 + j, i] for a row m at position t, with z = b * u
 // for the thirds b, c, u of a row of x; z is 0 before the sequence.
-// The rows of z are kept in the layer's pages, that of position p at row p % STATE_ROWS of its page.
-// Bindings: 0 state; 1 x: (MAX_ROWS, 3 * K / 4) vec4f; 2 weight: (K, TAPS); 3 page_table; 4 kept: (pages, STATE_ROWS,
+// The rows of z are kept in the layer's pages, that of a page's position p at row p % ROWS.
+// Bindings: 0 state; 1 x: (MAX_ROWS, 3 * K / 4) vec4f; 2 weight: (K, TAPS); 3 page_table; 4 kept: (pages, ROWS,
 //           K / 4) vec4f; 5 y: (MAX_ROWS, K / 4) vec4f.
-// Constants: K (a multiple of 4), TAPS, STATE_ROWS, PAGE, MAX_PAGES, WORKGROUP.
+// Constants: K (a multiple of 4), TAPS, ROWS, PAGE, MAX_PAGES, WORKGROUP.
 // One invocation goes through all rows for 4 channels, in order: a row finds those before it, which may be of the same
 // pass, where the invocation has put them. Dispatch (ceil(K / 4 / WORKGROUP)).
 #import state
@@ -19,7 +19,7 @@ const PAST = TAPS - 1u;
 
 fn kept_at(slot: u32, position: u32) -> u32 {
   let page = page_table[slot * MAX_PAGES + position / PAGE];
-  return (page * STATE_ROWS + position % STATE_ROWS) * QUADS;
+  return (page * ROWS + position % PAGE % ROWS) * QUADS;
 }
 
 @compute @workgroup_size(WORKGROUP)

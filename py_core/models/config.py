@@ -39,8 +39,8 @@ class ModelConfig:
 
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
-    and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead of
-    attention.
+    and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
+    of attention.
     """
 
     architecture: str
@@ -104,9 +104,10 @@ class _Settings:
         """The heads of keys and values of a layer with attention, and the layers without any: LFM2's convolutions."""
         key = "attention.head_count_kv"
         values = self._metadata.get(f"{self.architecture}.{key}")
-        is_list = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)
-        if self.architecture != "lfm2" or not is_list:
+        of_layers = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)
+        if not of_layers or self.architecture != "lfm2":
             return self.of_layers(key, layers, heads), frozenset()
+        assert isinstance(values, np.ndarray)
         counts = set(values.tolist()) - {0}
         if len(counts) != 1:
             raise unsupported(f"{self.architecture}.{key}", values)

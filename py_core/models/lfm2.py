@@ -1,7 +1,7 @@
 """LFM2 and LFM2.5: in most layers a short gated convolution takes the place of attention.
 
-The other layers are Qwen3's. The file says which layers convolve: they have no heads of keys and values. The name of its
-last norm, token_embd_norm, is llama.cpp's.
+The other layers are Qwen3's. The file says which layers convolve: they have no heads of keys and values. Its last norm
+is called token_embd_norm.
 
 Source: https://github.com/huggingface/transformers/blob/main/src/transformers/models/lfm2/modeling_lfm2.py
 """

@@ -3,9 +3,9 @@
 Layers with the same window share a table. A table of layers with a window gives back the pages that no later position
 sees, and uses them again.
 
-Convolutions have no keys: a page keeps their last STATE_ROWS rows, that of position p at p % STATE_ROWS. A position reads
-the rows before it, in its page or at the end of the page before. A page's end is always there; within a page a sequence
-can go on only near the last position that was written (docs/decisions/0107-state-in-pages.md).
+Convolutions have no keys: a page keeps their last rows (`kept_rows`), that of its position p at p % rows. A position
+reads the rows before it, in its page or at the end of the page before. A page's end is always there. Within a page a
+sequence can continue only near the last position that was written (docs/decisions/0107-state-in-pages.md).
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ PAGE = 64
 FIRST_PAGES = 16
 """Pages that a pool begins with."""
 
-STATE_ROWS = 16
-"""The rows of a convolution in a page. Eight rows of wrong guesses can be taken back: as many positions, with the taps
-before them, are still there."""
+REWIND = 8
+"""The positions that can be taken back within a page of a model with convolutions: all rows of a pass with guesses."""
 
 TIER_SHIFT = 24
 """The bits of a page's number within its tier. The bits above are the tier (0 for hot pages)."""
@@ -59,6 +58,12 @@ def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:
 def sight_of(graph: Graph) -> int:
     """The most positions before its own of which a convolution reads rows; 0 without convolutions."""
     return max((op.taps - 1 for op in graph.convolutions.values()), default=0)
+
+
+def kept_rows(graph: Graph) -> int:
+    """The rows of each convolution in a page: those that a position REWIND before the last one reads, and all after."""
+    sight = sight_of(graph)
+    return sight + REWIND if sight else 0
 
 
 def kept_window(window: int, context_length: int) -> int:
@@ -265,7 +270,7 @@ class PageTable:
         is not written; rows of convolutions may have been overwritten by those of later positions."""
         if not offset:
             return True
-        lost = self._written.get(page, 0) - STATE_ROWS if self.sight else 0
+        lost = self._written.get(page, 0) - self.sight - REWIND if self.sight else 0
         return not tier_of(page) and lost <= max(offset - self.sight, 0)
 
     def aged(self, slot: int, stored: int, policy: TierPolicy) -> list[tuple[int, Tier]]:

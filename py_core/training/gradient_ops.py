@@ -136,7 +136,8 @@ class AttentionGradient:
 class ConvGradient:
     """dx = db, dc and du side by side, given the gradient dy of the output of `forward`.
 
-    dc = dy * conv(z), db = dz * u, du = dz * b; dz of a row is the sum of weight[:, j] * dy * c over the rows that read it.
+    dc = dy * conv(z), db = dz * u, du = dz * b. dz of a row is the sum of weight[:, j] * dy * c over the rows that
+    read it.
     """
 
     dx: Value

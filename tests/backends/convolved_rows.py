@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from py_core.paging.page_table import PAGE, STATE_ROWS
+from py_core.paging.page_table import PAGE
 
-SLOTS, PAGES = 3, 3
+SLOTS, PAGES, ROWS = 3, 3, 11
 
 
 @dataclass(frozen=True)
 class ConvolvedRows:
     """Rows (position, slot) with x (rows, 3 width), the table (SLOTS, PAGES), the rows that the pages hold, (pages,
-    STATE_ROWS, width), before the pass, and `weight` (width, taps)."""
+    ROWS, width), before the pass, and `weight` (width, taps)."""
 
     places: list[tuple[int, int]]
     x: np.ndarray
@@ -35,7 +35,7 @@ class ConvolvedRows:
             return rng.standard_normal(shape).astype(np.float32)
 
         table = rng.permutation(SLOTS * PAGES + 1)[1:].reshape(SLOTS, PAGES).astype(np.uint32)
-        kept = normal(SLOTS * PAGES + 1, STATE_ROWS, width)
+        kept = normal(SLOTS * PAGES + 1, ROWS, width)
         return cls(places, normal(rows, 3 * width), table, kept, normal(width, taps))
 
     def expected(self) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ class ConvolvedRows:
         kept, out = self.kept.copy(), []
 
         def row(position: int, slot: int) -> tuple[int, int]:
-            return int(self.table[slot, position // PAGE]), position % STATE_ROWS
+            return int(self.table[slot, position // PAGE]), position % PAGE % ROWS
 
         for (position, slot), x in zip(self.places, self.x, strict=True):
             b, c, u = np.split(x, 3)

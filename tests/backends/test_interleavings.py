@@ -27,10 +27,10 @@ from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backends.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.dying_host import DeviceGoes, WorkersDie
 from tests.backends.test_together import RULES
+from tests.models.architectures.variants import CONVOLUTIONS
 from tests.paging.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
 from tests.paging.test_page_transfer import Shelf
 from tests.paging.test_sequence_slots import with_little_memory
-from tests.models.architectures.variants import CONVOLUTIONS
 from tests.speculation.test_speculation import Always, told_before
 from tests.tiny.adapters import drawn
 from tests.tiny.llama import TinyLlama

@@ -16,13 +16,11 @@ from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
-from py_core.paging.page_table import PAGE, STATE_ROWS
+from py_core.paging.page_table import PAGE, REWIND
 from py_core.paging.tiers import TierPolicy
 from py_core.token_sequence import TokenSequence
 from tests.backends.backend_pairs import GREEDY, Pair, alone, collect, open_pair, prompt
 from tests.models.architectures.variants import CONVOLUTIONS
-
-SIGHT = 2
 
 
 @pytest.fixture(params=["webgpu", "wasm"])
@@ -44,8 +42,9 @@ async def assert_alike(tiny: Pair, sequence: TokenSequence) -> None:
 async def test_near_its_end_a_text_goes_back_for_nothing_and_further_to_a_pages_beginning(tiny: Pair) -> None:
     engine, text = Engine(tiny.other, ()), prompt(120, seed=1)
     sequence = engine.new_sequence()
-    least = len(text) - STATE_ROWS + SIGHT
-    for length, reused in ((120, 0), (119, 118), (least + 1, least), (least - 3, PAGE), (PAGE + 1, PAGE), (51, 50)):
+    least, in_first = len(text) - REWIND, PAGE - REWIND
+    steps = [(120, 0), (119, 118), (least + 1, least), (least - 3, PAGE), (PAGE + 1, PAGE), (in_first + 1, in_first)]
+    for length, reused in steps:
         await engine.prefill(sequence, [*text[: length - 1], length], timings := Timings())
         assert timings.reused_tokens == reused, length
         await assert_alike(tiny, sequence)

@@ -186,7 +186,9 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
             yield norm(f"{block}.post_feedforward_layernorm", f"{file_block}.post_ffw_norm")
         elif architecture == "glm4":
             yield norm(f"{block}.post_mlp_layernorm", f"{file_block}.post_ffw_norm")
-    yield norm("model.embedding_norm", "token_embd_norm") if architecture == "lfm2" else norm("model.norm", "output_norm")
+    yield (
+        norm("model.embedding_norm", "token_embd_norm") if architecture == "lfm2" else norm("model.norm", "output_norm")
+    )
     if not c["tie_word_embeddings"]:
         yield from linear("lm_head", "output", (c["vocab_size"], hidden), False)
 

@@ -3,13 +3,13 @@
 
 enum { MOST_TAPS = 8 };
 
-// The place of a layer's rows: `base` in extent 0, and extents of `pages` pages. The table has `max_pages` entries for
-// each sequence.
-typedef struct { u32 base, extent_bytes, pages, max_pages; const u32 *table; } RowsLayer;
+// The place of a layer's rows: `base` in extent 0, and extents of `pages` pages of `rows` rows. The table has `max_pages`
+// entries for each sequence.
+typedef struct { u32 base, rows, extent_bytes, pages, max_pages; const u32 *table; } RowsLayer;
 
 // y[m, i] = c[m, i] * sum over j of weight[i, j] * z[t - taps + 1 + j, i] for a row m at position t, with z = b * u for
 // the thirds b, c, u of a row of x; z is 0 before the sequence. The rows of z are kept: position p's at row
-// p % STATE_ROWS of its page.
+// p % rows of its page, where p counts from the page's beginning.
 // Each worker has channels of its own, and goes through the rows in order: it finds those before a row, which may be
 // of the same pass, where it has put them.
 // a: x, y, width (a multiple of 4), weights [4 channels][tap][channel], taps, RowsLayer
@@ -23,7 +23,7 @@ void short_conv(const Op *op, const Context *c) {
     const u32 first = position + 1 < taps ? taps - 1 - position : 0;
     for (u32 j = first; j < taps; j++) {
       const u32 p = position + 1 + j - taps, entry = k->table[slot * k->max_pages + p / PAGE];
-      const u32 row = entry % k->pages * STATE_ROWS + p % STATE_ROWS;
+      const u32 row = entry % k->pages * k->rows + p % PAGE % k->rows;
       rows[j] = (f32 *)at(k->base + entry / k->pages * k->extent_bytes) + row * width;
     }
     const f32 *x = (f32 *)at(op->a[0]) + m * 3 * width;

@@ -54,7 +54,7 @@ def attention_gradient(
 
 
 def rows_before(pack: Pack, distance: int) -> np.ndarray:
-    """The row at a distance before each in its sequence, as `gradient_ops.PackedConv` says: int (M,), below 0 for none."""
+    """The row at a distance before each in its sequence (`gradient_ops.PackedConv`): int (M,), below 0 for none."""
     rows = np.arange(pack.rows)
     found = rows - distance
     return np.where((rows >= pack.prefix) & (found < pack.starts), found - pack.starts + pack.prefix, found)

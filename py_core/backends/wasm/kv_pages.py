@@ -33,10 +33,10 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import (
     PAGE,
-    STATE_ROWS,
     TIER_SHIFT,
     PageTable,
     head_room,
+    kept_rows,
     layer_groups,
     sight_of,
     tier_of,
@@ -81,7 +81,7 @@ class KVPages:
         self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
         self._convolutions = list(graph.convolutions)
         (width,) = {op.out.width for op in graph.convolutions.values()} or (0,)
-        self._rows_bytes = STATE_ROWS * width * 4
+        self._rows_bytes = kept_rows(graph) * width * 4
         self._state = state
         self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)] * 2, state)))
         self._arena, self._parts = arena, 0

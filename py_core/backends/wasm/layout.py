@@ -214,18 +214,20 @@ class AttentionLayer:
 
 @dataclass(frozen=True)
 class RowsLayer:
-    """The place of a convolution's rows (`RowsLayer` in short_conv.c): a page's STATE_ROWS rows lie side by side, the
-    pages of an extent too. `rows` is this layer's place in extent 0."""
+    """The place of a convolution's rows (`RowsLayer` in short_conv.c): a page's rows lie side by side, the pages of an
+    extent too. `place` is this layer's in extent 0."""
 
+    place: int
     rows: int
     extent_bytes: int
     page_table: int
     pages_per_slot: int
 
     def packed(self) -> bytes:
-        return struct.pack("<5I", self.rows, self.extent_bytes, EXTENT, self.pages_per_slot, self.page_table)
+        sizes = (self.rows, self.extent_bytes, EXTENT, self.pages_per_slot)
+        return struct.pack("<6I", self.place, *sizes, self.page_table)
 
-    BYTES = 20
+    BYTES = 24
 
 
 @dataclass

@@ -44,7 +44,7 @@ from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
-from py_core.paging.page_table import head_room, pages_of
+from py_core.paging.page_table import head_room, kept_rows, pages_of
 from py_core.training.gradient_ops import RopeGradient
 
 
@@ -252,8 +252,8 @@ class ProgramLowering:
                 pair = (values[op.gate], values[op.up], op.out.width)
                 return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))]
             case ops.ShortConv():
-                place = (values[op.x], out, op.out.width, self.weights.taps(op.weight), op.taps)
-                return [Op(OpKind.SHORT_CONV, (*place, self._described(op, RowsLayer.BYTES)))]
+                taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
+                return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps))]
             case ops.Add():
                 return [Op(OpKind.ADD, (values[op.a], values[op.b], out, op.out.width))]
             case ops.SoftCap():
@@ -313,7 +313,8 @@ class ProgramLowering:
         pages = self.pages
         if isinstance(op, ops.ShortConv):
             per_slot = pages_of(self._config.context_length)
-            return RowsLayer(pages.rows(op.layer), pages.part_bytes, pages.table(op.layer), per_slot).packed()
+            place = (pages.rows(op.layer), kept_rows(self._graph), pages.part_bytes)
+            return RowsLayer(*place, pages.table(op.layer), per_slot).packed()
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
             pages.base(op.layer), pages.part_bytes, pages.table(op.layer), pages_of(self._config.context_length),

@@ -303,7 +303,9 @@ class TrainingLowering:
                     self._op(TrainKind.ATTENTION_GRADIENT_KV, *layer, sums, dout, self._dots, dk, dv),
                 ], 0
             case gradients.ConvGradient(forward=forward):
-                return [Op(TrainKind.CONV_GRADIENT, (*self._convolution(forward.conv), places[op.dy], self._make(op.dx)))], 0
+                return [
+                    Op(TrainKind.CONV_GRADIENT, (*self._convolution(forward.conv), places[op.dy], self._make(op.dx)))
+                ], 0
             case gradients.GLUGradient():
                 made = (self._make(op.dgate), self._make(op.dup), op.dy.width, ACTIVATIONS[op.activation])
                 return [Op(TrainKind.GLU_GRADIENT, (places[op.dy], places[op.gate], places[op.up], *made))], 0

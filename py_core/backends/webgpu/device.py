@@ -44,8 +44,8 @@ from py_core.formats.source import WeightSource
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import kept_rows
 from py_core.paging.sequence_slots import SLOTS
-from py_core.paging.page_table import STATE_ROWS
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
 
@@ -186,7 +186,7 @@ class WebGPUDevice:
     @property
     def page_format(self) -> str:
         tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
-        rows = f", {STATE_ROWS} rows" if self.graph.convolutions else ""
+        rows = f", {count} rows" if (count := kept_rows(self.graph)) else ""
         return f"webgpu float32, {self.pages.page_bytes}{rows}{tiers}"
 
     def write_state(self, data: bytes) -> None:

@@ -23,8 +23,8 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import (
     PAGE,
-    STATE_ROWS,
     PageTable,
+    kept_rows,
     layer_groups,
     pages_of,
     sight_of,
@@ -57,15 +57,15 @@ class KVPages:
         self._host = host
         config = with_room(config)
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
-        rows = {layer: STATE_ROWS * op.out.width * 4 for layer, op in graph.convolutions.items()}
+        rows = {layer: kept_rows(graph) * op.out.width * 4 for layer, op in graph.convolutions.items()}
         self._between = host.create_buffer(max(self.page_bytes, *rows.values(), 0), "a page that is copied")
         self._groups = []
         self._nbytes: dict[int, int] = {}
         """The bytes of a page in each layer."""
-        for window, layers in layer_groups(graph, config.context_length).items():
+        for window, group in layer_groups(graph, config.context_length).items():
             pages = PageTable(slots, config.context_length, window, 0 if window else sight_of(graph))
-            self._nbytes |= dict.fromkeys(layers, self.page_bytes) | (rows if pages.sight else {})
-            self._groups.append(self._group(pages, [*layers, *rows] if pages.sight else layers))
+            self._nbytes |= dict.fromkeys(group, self.page_bytes) | (rows if pages.sight else {})
+            self._groups.append(self._group(pages, [*group, *rows] if pages.sight else group))
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0

@@ -10,8 +10,7 @@ from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import ACTIVATIONS, EXTENT, Arena, Op, OpKind, RowsLayer, real_bits
-from py_core.paging.page_table import STATE_ROWS
-from tests.backends.convolved_rows import PAGES, ConvolvedRows
+from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
 from tests.backends.wasm.kernel_memory import ROOM, few, put, read, run
 
 seeds = st.integers(0, 2**32 - 1)
@@ -119,7 +118,7 @@ def test_a_convolution_equals_numpy_and_keeps_its_rows(host, m, quads, taps, see
     rng, arena, width = np.random.default_rng(seed), Arena(), 4 * quads
     drawn = ConvolvedRows.drawn(rng, m, width, taps)
     pages = put(host, arena, np.concatenate([drawn.kept, drawn.kept]))  # whole extents
-    layer = RowsLayer(pages, EXTENT * STATE_ROWS * width * 4, put(host, arena, drawn.table), PAGES).packed()
+    layer = RowsLayer(pages, ROWS, EXTENT * ROWS * width * 4, put(host, arena, drawn.table), PAGES).packed()
     weight = put(host, arena, drawn.weight.reshape(quads, 4, taps).swapaxes(1, 2))
     out = room(host, arena, width)
     arguments = (put(host, arena, drawn.x), out, width, weight, taps, put(host, arena, layer))

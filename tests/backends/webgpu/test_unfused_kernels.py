@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
-from py_core.paging.page_table import PAGE, STATE_ROWS
-from tests.backends.convolved_rows import PAGES, ConvolvedRows
+from py_core.paging.page_table import PAGE
+from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
 from tests.backends.variants import covering, named
 
 MAX_ROWS = 8
@@ -116,7 +116,7 @@ def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, 
     places = state_bytes([(0, position, slot) for position, slot in drawn.places]) + bytes(ROW_BYTES * (MAX_ROWS - m))
     kept, out = run_kernel(
         "short_conv", [places, x, drawn.weight, drawn.table, drawn.kept, y], (-(-width // 4 // 8), 1, 1),
-        MAX_ROWS=MAX_ROWS, K=width, TAPS=taps, STATE_ROWS=STATE_ROWS, PAGE=PAGE, MAX_PAGES=PAGES, WORKGROUP=8,
+        MAX_ROWS=MAX_ROWS, K=width, TAPS=taps, ROWS=ROWS, PAGE=PAGE, MAX_PAGES=PAGES, WORKGROUP=8,
     )  # fmt: skip
     expected, rows = drawn.expected()
     check(out, y, expected)

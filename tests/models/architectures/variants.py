@@ -183,8 +183,7 @@ LFM2 = Variant(
 LFM2S = [LFM2, replace(LFM2.changed("lfm2-taps", conv_L_cache=4), format="Q8_0")]
 
 VARIANTS = {
-    variant.name: variant
-    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, *LFM2S]
+    variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, *LFM2S]
 }
 """The variants whose logits are in expected/."""
 
@@ -235,8 +234,8 @@ Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaM
 """
 
 OUTSIDE_GATE = ("olmo2", "glm4", "granite", "lfm2")
-"""Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them in
-the gate."""
+"""Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
+in the gate."""
 
 CONVOLUTIONS = replace(
     LFM2.changed(

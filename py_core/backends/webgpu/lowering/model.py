@@ -30,7 +30,7 @@ from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.paging.page_table import PAGE, STATE_ROWS
+from py_core.paging.page_table import PAGE, kept_rows
 
 
 @dataclass
@@ -212,8 +212,8 @@ class PlanLowering:
     def _short_conv(self, op: ops.ShortConv) -> Kernel:
         width, pages = op.out.width, self._pages
         pipeline = self._builder.pipeline(
-            "short_conv", {}, K=width, TAPS=op.taps, STATE_ROWS=STATE_ROWS, PAGE=PAGE, MAX_PAGES=pages.pages_per_slot,
-            WORKGROUP=64,
+            "short_conv", {}, K=width, TAPS=op.taps, ROWS=kept_rows(self._graph), PAGE=PAGE,
+            MAX_PAGES=pages.pages_per_slot, WORKGROUP=64,
         )  # fmt: skip
         before = (self._state, self._values.of(op.x), self._vectors.taps(op), pages.table(op.layer))
         out = self._values.of(op.out)

@@ -77,12 +77,11 @@ class TrainingLowering:
             case gradients.PackedAttention():
                 return self._attention.forward(op, at)
             case gradients.PackedConv(conv=conv):
-                bindings = (*self._convolution(conv, at), at(op.out))
-                return [self._conv("packed_conv", conv, bindings, per_row(-(-conv.out.width // 4), 64))]
+                return [self._conv("packed_conv", conv, at, [op.out], per_row(-(-conv.out.width // 4), 64))]
             case gradients.ConvGradient(forward=forward):
                 conv = forward.conv
-                bindings = (*self._convolution(conv, at), at(op.dy), at(op.dx))
-                return [self._conv("conv_gradient", conv, bindings, lambda m: (-(-conv.out.width // 256), 1, 1))]
+                grid: Grid = lambda m: (-(-conv.out.width // 256), 1, 1)  # noqa: E731
+                return [self._conv("conv_gradient", conv, at, [op.dy, op.dx], grid)]
             case ops.GLU():
                 constants = {"GELU": op.activation == "gelu"}
                 return [self._elementwise("glu", op.out.width, [at(op.gate), at(op.up), at(op.out)], **constants)]
@@ -174,11 +173,11 @@ class TrainingLowering:
         bindings = (self._state, x, self._model.angles(op), out)
         return Kernel(name, pipeline, fixed(bindings), per_row(width // 4, 64), Cost(row_bytes=8 * width))
 
-    def _convolution(self, op: ops.ShortConv, at: Callable[[Value], Binding]) -> tuple[Binding, ...]:
-        return self._buffers.pack, at(op.x), self._model.vectors.taps(op)
-
-    def _conv(self, name: str, op: ops.ShortConv, bindings: tuple[Binding, ...], grid: Grid) -> Kernel:
+    def _conv(
+        self, name: str, op: ops.ShortConv, at: Callable[[Value], Binding], others: Sequence[Value], grid: Grid
+    ) -> Kernel:
         width = op.out.width
+        bindings = (self._buffers.pack, at(op.x), self._model.vectors.taps(op), *map(at, others))
         pipeline = self._builder.pipeline(name, {}, K=width, TAPS=op.taps, WORKGROUP=64)
         cost = Cost(row_bytes=4 * width * (4 if name == "packed_conv" else 8), row_flops=2 * width * (op.taps + 1))
         return Kernel(name, pipeline, fixed(bindings), grid, cost)
