@@ -15,6 +15,7 @@ from py_core.routing.agents import FALLBACK_ID
 from py_core.routing.router import Router
 
 TEST_SET = Path(__file__).with_name("routing_data") / "routing_test.toml"
+GERMAN_TEST_SET = TEST_SET.with_name("routing_test_de.toml")
 FOLLOW_UPS = TEST_SET.with_name("follow_ups.toml")
 EVERYDAY = TEST_SET.with_name("everyday.toml")
 DIFFICULTIES = ("easy", "medium", "hard")

@@ -64,6 +64,8 @@ def split_of(split: FactSplit) -> tuple[Sequence[InventedFact], list[Prompt]]:
     if split in ("common_train", "common_dev"):
         beside: Split = "train" if split == "common_train" else "dev"
         return own, prompts_of(own, [row for row in generic_prompts(beside) if row.kind in NEUTRAL])
+    if split == "held_de":
+        return own, prompts_of(own, generic_prompts(split))
     name: Split = "train" if split == "train" else "dev" if split == "dev" else "held"
     return own, prompts_of(own, generic_prompts(name), paragraphs(name))
 

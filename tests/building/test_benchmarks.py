@@ -36,6 +36,7 @@ OPTIONS = {
     "instant_page": "--facts 1",
     "interleavings": "--seconds 3",
     "kv_tiers": "--at 64 --scored 8 --steps 1 --rounds 1",
+    "languages": "",
     "learning_open": "--rounds 1 --tokens 2",
     "llama_cpp_logits": "",
     "many_chats": "--conversations 24 --turns 50 --browser --rounds 1",

@@ -10,6 +10,9 @@ them asks for a fact; "own" is the person's own question, "" if there is none.
 
 `facts_common_*.jsonl` are facts that many people teach ("What is my name?"). They may answer generic prompts of the
 kinds "personal" and "mean", so these prompts are not asked while such facts are stored.
+
+`facts_held_de.jsonl` has the first 24 facts of "held" in German, row by row; `generic_held_de.jsonl` has 40 prompts
+beside them. They are only for figures, too.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 Split = Literal["train", "dev", "held"]
-FactSplit = Literal["train", "dev", "held", "common_train", "common_dev"]
+GenericSplit = Literal["train", "dev", "held", "held_de"]
+FactSplit = Literal["train", "dev", "held", "common_train", "common_dev", "held_de"]
 VAGUE = "vague"
 """The kind of generic prompts for which no figure counts an answer as wrong."""
 _FOLDER = Path(__file__).parent
@@ -57,7 +61,7 @@ def facts(split: FactSplit) -> tuple[InventedFact, ...]:
 
 
 @cache
-def generic_prompts(split: Split) -> tuple[GenericPrompt, ...]:
+def generic_prompts(split: GenericSplit) -> tuple[GenericPrompt, ...]:
     return tuple(GenericPrompt(row["kind"], row["prompt"]) for row in _rows(f"generic_{split}"))
 
 
