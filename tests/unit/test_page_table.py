@@ -97,6 +97,7 @@ def test_near_the_last_position_that_was_written_a_sequence_continues_there() ->
     table.take(0, 0, 100)
     least = 100 - REWIND
     assert [table.whole(0, position) for position in (100, least, least - 1)] == [100, least, PAGE]
+    table.add_capacity(8)
     table.adopt(1, table.held(0))
     table.replace(1, 1, table.new_page())  # as a copy
     table.take(1, 95, 96)
