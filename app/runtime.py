@@ -296,7 +296,12 @@ class Runtime:
                 assert learner.embedder is not None
                 embedder = learner.embedder()
             self.learning = await LearningService.open(
-                learner.model, learner.base_sha256, embedder, self.memory, shipped_gate(), learner.reader
+                learner.model,
+                learner.base_sha256,
+                embedder,
+                self.memory,
+                shipped_gate(embedder.is_multilingual),
+                learner.reader,
             )
         except Exception as error:
             self.trouble(error)

@@ -12,10 +12,11 @@ from app.building.common import make_in_venv
 from app.models.build_outputs import ROUTING_DATA, routing_file
 
 
-def ensure_routing(cache: Path) -> dict[str, Path]:
+def ensure_routing(cache: Path, multilingual: bool = False) -> dict[str, Path]:
     """Make the file, if needed, after the embedder, in .venv. Returns its name -> path. Raises BuildError with the
     cause."""
-    made = routing_file(cache)
+    made = routing_file(cache, multilingual)
     failure = "The vectors of the agents' examples could not be made"
-    make_in_venv(made, "Vectors of the agents' examples", "app.building.routing_export", [], failure)
+    arguments: list[str | Path] = ["--multilingual"] if multilingual else []
+    make_in_venv(made, "Vectors of the agents' examples", "app.building.routing_export", arguments, failure)
     return {ROUTING_DATA: made}

@@ -28,8 +28,9 @@ async def routing_data(embedder: Embedder, parameters: RouterParameters) -> Rout
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
+    parser.add_argument("--multilingual", action="store_true", help="with the multilingual embedder")
     options = parser.parse_args()
-    data = asyncio.run(routing_data(open_embedder(threads=2), router_parameters()))
+    data = asyncio.run(routing_data(open_embedder(threads=2, multilingual=options.multilingual), router_parameters()))
     options.output.write_bytes(write_routing_data(data))
 
 

@@ -29,7 +29,7 @@ from app.records.policies import Policy
 from app.records.sessions import KIND as SESSION
 from app.records.sessions import TURN
 from py_core.display import one_line, shown
-from py_core.learning.gate.words import SMALL
+from py_core.learning.gate.lexicon import SMALL
 from py_core.store.transfer import Imported, export, import_file
 from py_core.text_search import has_all, terms_of
 

@@ -139,10 +139,16 @@ _EMBEDDER = ROOT / "app" / "building" / "embedder"
 EMBEDDER_ADAPTER = _EMBEDDER / "adapter.safetensors"
 EMBEDDER_MODEL = "all-MiniLM-L6-v2.int8.onnx"
 EMBEDDER_TOKENIZER = "all-MiniLM-L6-v2.tokenizer.json"
+MULTILINGUAL_ADAPTER = _EMBEDDER / "multilingual.safetensors"
+MULTILINGUAL_WEIGHTS = "multilingual-e5-small.q4.bin"
+MULTILINGUAL_MODEL = "multilingual-e5-small.int8.onnx"
+MULTILINGUAL_TOKENIZER = "multilingual-e5-small.tokenizer.json"
 EMBEDDER_REVISION = 1
 """Raise it when a change of the sources below changes vectors: stored vectors are then made again."""
 MEANING_REVISION = 2
 """The same for the states of the model without the adapter."""
+MULTILINGUAL_REVISION = 1
+"""EMBEDDER_REVISION and MEANING_REVISION of the multilingual embedder, whose meanings depend on its adapter."""
 _EMBEDDER_SOURCES = ("calibration.txt", "export.py", "minilm.py", "onnx_writer.py")
 
 
@@ -150,13 +156,14 @@ _EMBEDDER_SOURCES = ("calibration.txt", "export.py", "minilm.py", "onnx_writer.p
 class EmbedderFiles:
     """The embedder's path, whether it was made already or not. Vectors of different fingerprints cannot be compared.
 
-    meaning_fingerprint: the same for meanings, which do not depend on the adapter.
+    meaning_fingerprint: the same for meanings, which do not depend on MiniLM's adapter.
     """
 
     model: Path
     tokenizer: Path
     fingerprint: str
     meaning_fingerprint: str
+    is_multilingual: bool = False
 
 
 def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFiles:
@@ -173,6 +180,16 @@ def embedder_files(cache: Path, adapter: Path = EMBEDDER_ADAPTER) -> EmbedderFil
     return EmbedderFiles(made, tokenizer, short_digest(parts), meaning)
 
 
+def multilingual_files(cache: Path) -> EmbedderFiles:
+    """The files of the embedder for other languages than English in the cache."""
+    parts = [f"multilingual {MULTILINGUAL_REVISION}", f"adapter {sha256_of(MULTILINGUAL_ADAPTER)}"]
+    parts += [f"{entry['file']} {entry['sha256']}" for entry in downloads()["multilingual"]]
+    sources = [f"{name} {sha256_of(_EMBEDDER / name)}" for name in (*_EMBEDDER_SOURCES, "multilingual.py")]
+    folder = cache / "embedder" / short_digest([*parts, *sources])
+    named = short_digest(parts), short_digest(["meaning", *parts])
+    return EmbedderFiles(folder / MULTILINGUAL_MODEL, folder / MULTILINGUAL_TOKENIZER, *named, is_multilingual=True)
+
+
 # ---- the router's data ----
 
 ROUTING_DATA = "routing.safetensors"
@@ -183,12 +200,12 @@ _ROUTING_SOURCES = (
 )
 
 
-def routing_file(cache: Path) -> Path:
-    """The path of the router's data, whether they were made already or not."""
-    if made := _in_wheel(ROUTING_DATA):
+def routing_file(cache: Path, multilingual: bool = False) -> Path:
+    """The path of the router's data for one of the embedders, whether they were made already or not."""
+    if not multilingual and (made := _in_wheel(ROUTING_DATA)):
         return made
     parameters = tomllib.loads((_AGENTS / "router.toml").read_text(encoding="utf-8"))
-    files = embedder_files(cache)
+    files = multilingual_files(cache) if multilingual else embedder_files(cache)
     parts = [files.model.parent.name, files.fingerprint]
     parts += [f"{name} {value}" for name, value in parameters.items() if name.startswith("head_")]
     sources = [*sources_in(_AGENTS / "examples", "*.toml"), *(ROOT / name for name in _ROUTING_SOURCES)]

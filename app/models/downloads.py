@@ -32,7 +32,7 @@ class ModelFile:
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/models/downloads.toml, parsed: the tables `models`, `larger`, `embedder` and `wheels`."""
+    """app/models/downloads.toml, parsed: the tables `models`, `larger`, `embedder`, `multilingual` and `wheels`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 

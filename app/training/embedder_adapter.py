@@ -1,11 +1,12 @@
-"""Trains the low-rank adapter that makes MiniLM represent the request, not the topic.
+"""Trains the low-rank adapter that makes an embedder represent the request, not the topic.
 
-    python -m app.training.embedder_adapter [--examples app/routing/agents/examples] [--validate] [--help]
+    python -m app.training.embedder_adapter [--model minilm|multilingual] [--validate] [--help]
 
 Needs the extra `train` and the model's files, which `python build.py site` downloads. Writes
-app/building/embedder/adapter.safetensors, and beside it a JSON file about the run. With --validate nothing is written:
-the examples are split in five parts by meaning, and each part is routed by an embedder that has not seen it.
---fold-vectors FILE.npy writes the input of `app.training.router --vectors`; the results of an interrupted run stay.
+app/building/embedder/adapter.safetensors (multilingual.safetensors), and beside it a JSON file about the run. With
+--validate nothing is written: the examples are split in five parts by meaning, and each part is routed by an embedder
+that has not seen it. --fold-vectors FILE.npy writes the input of `app.training.router --vectors`; the results of an
+interrupted run stay.
 
 Notable here:
 - contrastive loss with many positives (https://arxiv.org/abs/2004.11362): requests to the same agent attract each
@@ -34,19 +35,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from app.bench.routing import read_everyday
 from app.building.embedder.files import WEIGHTS
-from app.building.embedder.minilm import merge_adapter, sentence_vector, whitened, whitening
-from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER
+from app.building.embedder.minilm import (
+    STATES_CENTRE,
+    merge_adapter,
+    sentence_vector,
+    token_states,
+    whitened,
+    whitening,
+)
+from app.building.embedder.multilingual import embedding_of
+from app.models.build_outputs import EMBEDDER_ADAPTER, EMBEDDER_TOKENIZER, MULTILINGUAL_ADAPTER, MULTILINGUAL_WEIGHTS
 from app.paths import ROOT, cache_dir
 from app.routing.factory import more_requests
 from app.training.general_sentences import GeneralSentences, graded_pairs, spearman
 from app.training.minilm_torch import AdaptedMiniLM
 from app.training.requests import Request, Templates, changed, folds, read_requests
 from py_core.formats.safetensors import read_safetensors, write_safetensors
+from py_core.tokenizers.unigram import Unigram
 from py_core.tokenizers.wordpiece import WordPiece
 
 NEIGHBOURS = 15
 FOLDS = 5
+CENTRED = 0.8
+"""The part of the mean state that the multilingual model's meanings lose. All its states point the same way; with the
+whole mean gone, cosines of related texts would be smaller than MiniLM's, for which the limits of the search are."""
+Tokenizer = WordPiece | Unigram
 
 
 @dataclass(frozen=True)
@@ -76,7 +91,7 @@ class EmbedderTrainer:
     """One run: the model and what it learns from."""
 
     def __init__(
-        self, weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe, device: str
+        self, weights: dict[str, np.ndarray], tokenizer: Tokenizer, recipe: EmbedderRecipe, device: str
     ) -> None:
         torch.manual_seed(recipe.seed)
         self._recipe = recipe
@@ -201,7 +216,7 @@ def accuracy(votes: np.ndarray, labels: np.ndarray, hard: np.ndarray) -> dict[st
 
 
 def validate(
-    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: WordPiece, recipe: EmbedderRecipe,
+    requests: Sequence[Request], weights: dict[str, np.ndarray], tokenizer: Tokenizer, recipe: EmbedderRecipe,
     device: str, parts: int, only: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Routes each part of the examples by the others, before and after training on the others."""
@@ -235,7 +250,7 @@ def validate(
 
 
 def fold_vectors(
-    requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: WordPiece,
+    requests: Sequence[Request], others: Sequence[str], weights: dict[str, np.ndarray], tokenizer: Tokenizer,
     recipe: EmbedderRecipe, device: str, parts: int, target: Path,
 ) -> None:  # fmt: skip
     """A float32 array (parts, requests and others, 384): part i is by an embedder trained without fold i of the
@@ -272,15 +287,27 @@ def general_similarity(trainer: EmbedderTrainer) -> dict[str, float]:
     }
 
 
+def centre(weights: dict[str, np.ndarray], tokenizer: Tokenizer) -> np.ndarray:
+    """CENTRED of the mean state of everyday requests, as much of English as of German ones: float16 (384,)."""
+    rows = [row for row in read_everyday() if row["half"] == "a"]
+    means = []
+    for language in ("en", "de"):
+        ids = [tokenizer.encode(row["text"]) for row in rows if row["language"] == language]
+        means.append(np.mean([token_states(weights, text).mean(0) for text in ids], 0))
+    return (CENTRED * np.mean(means, 0)).astype(np.float16)
+
+
 def write(
-    trainer: EmbedderTrainer, requests: Sequence[Request], recipe: EmbedderRecipe, target: Path, seconds: float
-) -> None:
-    """The adapter, float16, and the JSON file beside it."""
-    content = write_safetensors(trainer.adapter(), {"base": "all-MiniLM-L6-v2", "format": "sonata lora 1"})
+    trainer: EmbedderTrainer, more: dict[str, np.ndarray], model: str, requests: Sequence[Request],
+    recipe: EmbedderRecipe, target: Path, seconds: float,
+) -> None:  # fmt: skip
+    """The adapter, float16, with `more` beside it, and the JSON file about it."""
+    base = {"minilm": "all-MiniLM-L6-v2", "multilingual": "multilingual-e5-small"}[model]
+    content = write_safetensors(trainer.adapter() | more, {"base": base, "format": "sonata lora 1"})
     target.write_bytes(content)
     rows = "\n".join(sorted(f"{r.agent}\t{r.group}\t{r.text}" for r in requests))
     made = {
-        "command": "python -m app.training.embedder_adapter",
+        "command": f"python -m app.training.embedder_adapter --model {model}",
         "recipe": asdict(recipe),
         "examples": {"count": len(requests), "sha256": hashlib.sha256(rows.encode()).hexdigest()},
         "general": general_similarity(trainer),
@@ -293,7 +320,7 @@ def write(
 
 
 def check_export(
-    trainer: EmbedderTrainer, weights: dict[str, np.ndarray], tokenizer: WordPiece, texts: Sequence[str]
+    trainer: EmbedderTrainer, weights: dict[str, np.ndarray], tokenizer: Tokenizer, texts: Sequence[str]
 ) -> None:
     """Checks that build.py's merged weights give the trained vectors. Raises AssertionError if not."""
     merged = merge_adapter(weights, trainer.adapter())
@@ -302,10 +329,21 @@ def check_export(
         assert likeness > 0.999, f"the merged model differs from the trained one: {likeness}"
 
 
+def _model(name: str) -> tuple[dict[str, np.ndarray], Tokenizer]:
+    """The weights, as a BERT's, and the tokenizer."""
+    cache = cache_dir() / "embedder"
+    if name == "multilingual":
+        model = embedding_of((cache / MULTILINGUAL_WEIGHTS).read_bytes())
+        return model.weights, Unigram.from_json(model.tokenizer)
+    weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
+    return weights, WordPiece.from_json((cache / EMBEDDER_TOKENIZER).read_bytes())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, default=ROOT / "app" / "routing" / "agents" / "examples")
-    parser.add_argument("--output", type=Path, default=EMBEDDER_ADAPTER)
+    parser.add_argument("--model", choices=["minilm", "multilingual"], default="minilm")
+    parser.add_argument("--output", type=Path)
     parser.add_argument("--validate", action="store_true", help="measure instead of writing")
     parser.add_argument("--only", type=int, default=0, help="with --validate or --fold-vectors: only this many parts")
     parser.add_argument("--wrong", type=Path, help="with --validate: write the wrongly routed requests here")
@@ -317,9 +355,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     recipe = EmbedderRecipe(**{name: getattr(options, name) for name in asdict(EmbedderRecipe())})
-    cache = cache_dir() / "embedder"
-    weights, _ = read_safetensors((cache / WEIGHTS).read_bytes())
-    tokenizer = WordPiece.from_json((cache / EMBEDDER_TOKENIZER).read_bytes())
+    weights, tokenizer = _model(options.model)
+    output = options.output or (EMBEDDER_ADAPTER if options.model == "minilm" else MULTILINGUAL_ADAPTER)
     requests = read_requests(options.examples)
     print(f"{len(requests)} examples of {len({r.agent for r in requests})} agents")
     begin = time.monotonic()
@@ -345,7 +382,8 @@ def main() -> None:
     trainer = EmbedderTrainer(weights, tokenizer, recipe, options.device)
     trainer.train(requests)
     check_export(trainer, weights, tokenizer, [request.text for request in requests[:20]])
-    write(trainer, requests, recipe, options.output, time.monotonic() - begin)
+    more = {STATES_CENTRE: centre(weights, tokenizer)} if options.model == "multilingual" else {}
+    write(trainer, more, options.model, requests, recipe, output, time.monotonic() - begin)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Trains the gate of lessons on app/lessons/facts and writes app/lessons/gate.safetensors: 3 networks, in numpy.
 
-    python -m app.training.gate [--dry-run]
+    python -m app.training.gate [--multilingual] [--dry-run]
+
+With --multilingual for the states of the multilingual embedder: app/lessons/gate_multilingual.safetensors.
 
 The same data and seed give the same file. It prints how the gate does on dev; tests/bench/learning/gate.py prints all
 figures.
@@ -18,12 +20,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.lessons.facts import FactSplit, InventedFact
-from app.lessons.shipped_gate import GATE
+from app.lessons.shipped_gate import GATE, MULTILINGUAL_GATE
 from app.native_runtime import open_embedder
 from app.training.gate_worlds import NOTHING, Compared, Decisions, MeaningEmbedder, Prompt, open_world, split_of
 from py_core.formats.safetensors import write_safetensors
 from py_core.learning.gate.gate import SHUT, Gate
-from py_core.learning.gate.words import SMALL
+from py_core.learning.gate.lexicon import SMALL
 
 THRESHOLD = -0.75
 """Chosen on dev: 3.3% of its generic prompts open the gate, and each of these shares a word with the fact."""
@@ -183,11 +185,12 @@ def file_of(gate: Gate) -> bytes:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    parser.add_argument("--multilingual", action="store_true", help="for the multilingual embedder")
     options = parser.parse_args()
-    embedder = open_embedder(threads=2)
+    embedder = open_embedder(threads=2, multilingual=options.multilingual)
     gate = Gate.from_bytes(file_of(fit(*await training_pairs(embedder))))
     if not options.dry_run:
-        GATE.write_bytes(file_of(gate))
+        (MULTILINGUAL_GATE if options.multilingual else GATE).write_bytes(file_of(gate))
     own, prompts = split_of("dev")
     world = await open_world(embedder, own, prompts)
     decisions = Decisions.of(Compared.of(world, world.stores(24, 6)), gate.of_features, SHUT)

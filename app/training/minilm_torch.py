@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.building.embedder.minilm import HEADS, LAYER_NORM_EPSILON, LAYERS, Weights
+from app.building.embedder.minilm import HEADS, LAYER_NORM_EPSILON, Weights, layers
 
 _TOGETHER = 24
 LINEARS = (
@@ -56,10 +56,11 @@ class AdaptedMiniLM(nn.Module):
             if array.dtype.kind == "f"
         }
         self.dropout = dropout
+        self.layers = layers(weights)
         self.linears = nn.ModuleDict(
             {
                 _key(name): LowRankLinear(tensors[f"{name}.weight"], tensors[f"{name}.bias"], rank, scale, dropout)
-                for name in linear_names()
+                for name in linear_names(self.layers)
             }
         )
         kept = [name for name in tensors if "embeddings" in name or "LayerNorm" in name]
@@ -82,7 +83,7 @@ class AdaptedMiniLM(nn.Module):
         x = x + self._kept("embeddings.position_embeddings.weight")[:length]
         x = x + self._kept("embeddings.token_type_embeddings.weight")[0]
         x = self._drop(self._norm("embeddings", x))
-        for layer in range(LAYERS):
+        for layer in range(self.layers):
             x = self._block(f"encoder.layer.{layer}", x, real)
         weight = real[:, :, None].to(x.dtype)
         return functional.normalize((x * weight).sum(1) / weight.sum(1), dim=-1)
@@ -101,7 +102,7 @@ class AdaptedMiniLM(nn.Module):
     def adapter(self) -> dict[str, np.ndarray]:
         """float16 "NAME.lora_A" (rank, inputs) and "NAME.lora_B" (outputs, rank), with the scale included in B."""
         out = {}
-        for name in linear_names():
+        for name in linear_names(self.layers):
             linear = self._adapted(name)
             out[f"{name}.lora_A"] = linear.a.detach().cpu().numpy().astype(np.float16)
             out[f"{name}.lora_B"] = (linear.b.detach() * linear.scale).cpu().numpy().astype(np.float16)
@@ -126,8 +127,9 @@ class AdaptedMiniLM(nn.Module):
         return getattr(self, _key(name))
 
 
-def linear_names() -> list[str]:
-    return [f"encoder.layer.{layer}.{linear}" for layer in range(LAYERS) for linear in LINEARS]
+def linear_names(count: int) -> list[str]:
+    """The linears of this number of layers."""
+    return [f"encoder.layer.{layer}.{linear}" for layer in range(count) for linear in LINEARS]
 
 
 def _key(name: str) -> str:

@@ -229,6 +229,7 @@ class NoEmbedder:
     """The vectors exist already."""
 
     fingerprint = meaning_fingerprint = "none"
+    is_multilingual = False
 
     def __init__(self, dimensions: int) -> None:
         self.dimensions = dimensions

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from py_core.messages import UserError
+from py_core.tokenizers.unigram import Unigram
 from py_core.tokenizers.wordpiece import WordPiece
 
 DIMENSIONS = 384
@@ -63,11 +64,12 @@ class Meaning:
 class Embedder(Protocol):
     """`fingerprint` identifies the model: vectors of embedders with different fingerprints cannot be compared.
 
-    `meaning_fingerprint` is the same for meanings.
+    `meaning_fingerprint` is the same for meanings. `is_multilingual`: the model knows other languages than English.
     """
 
     fingerprint: str
     meaning_fingerprint: str
+    is_multilingual: bool
     dimensions: int
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -111,13 +113,15 @@ class SentenceEmbedder:
 
     def __init__(
         self,
-        tokenizer: WordPiece,
+        tokenizer: WordPiece | Unigram,
         encoder: Encoder,
         cached_texts: int = CACHED_TEXTS,
         cached_meaning_bytes: int = CACHED_MEANING_BYTES,
+        is_multilingual: bool = False,
     ) -> None:
         self.fingerprint = encoder.fingerprint
         self.meaning_fingerprint = encoder.meaning_fingerprint
+        self.is_multilingual = is_multilingual
         self.tokenizer = tokenizer
         self._encoder = encoder
         self._limits = cached_texts, cached_meaning_bytes

@@ -12,6 +12,7 @@ from pyodide.ffi import JsException, to_js
 
 from py_core.messages_browser import js_words
 from py_core.routing.embedder import DIMENSIONS, EmbedderError, SentenceEmbedder
+from py_core.tokenizers.unigram import Unigram
 from py_core.tokenizers.wordpiece import WordPiece
 
 
@@ -46,5 +47,8 @@ async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def browser_embedder(embedder: Any) -> SentenceEmbedder:
-    """The page's embedder, from web/routing/embedder.js. Raises WordPieceError if its tokenizer is damaged."""
-    return SentenceEmbedder(WordPiece.from_json(embedder.tokenizer), BrowserEncoder(embedder))
+    """The page's embedder, from web/routing/embedder.js. Raises WordPieceError or UnigramError if its tokenizer is
+    damaged."""
+    is_multilingual = bool(embedder.isMultilingual)
+    tokenizer = (Unigram if is_multilingual else WordPiece).from_json(embedder.tokenizer)
+    return SentenceEmbedder(tokenizer, BrowserEncoder(embedder), is_multilingual=is_multilingual)

@@ -88,12 +88,15 @@ class Router:
         agents: Iterable[str],
         head: RoutingHead | None = None,
         kernel: HnswKernel | None = None,
+        is_multilingual: bool = False,
     ) -> None:
-        """agents: the existing ids; the fallback is always added. kernel: of the indexes, numpy's if None."""
+        """agents: the existing ids; the fallback is always added. kernel: of the indexes, numpy's if None.
+        is_multilingual: the shipped data decides in other languages than English, too."""
         self.embedder = embedder
         self.parameters = parameters
         self.head = head
         self.kernel = kernel
+        self._is_multilingual = is_multilingual
         self.examples = PatternIndex(embedder.dimensions, kernel, EXAMPLES_SCANNED)
         self.learned = PatternIndex(embedder.dimensions, kernel)
         self.set_agents(agents)
@@ -140,7 +143,8 @@ class Router:
         examples = self.examples.nearest(vector, k)
         learned = self.learned.nearest(vector, k)
         searched = time.perf_counter()
-        is_known = is_english(text) or has_code(text)  # the shipped data says nothing about other languages
+        # a vector of a model for English says nothing about other languages
+        is_known = self._is_multilingual or is_english(text) or has_code(text)
         examples = examples if is_known else []
         head = self._head_shares(text, vector) if is_known else {}
         votes = _votes(examples, self.parameters.temperature, now)

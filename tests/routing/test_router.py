@@ -150,6 +150,14 @@ async def test_an_everyday_example_that_is_near_keeps_a_request_with_the_plain_a
     assert (decision.neighbours[0].text, decision.ranked[0][0]) == (everyday[0].text, "cook")
 
 
+async def test_with_a_multilingual_embedder_the_examples_count_in_every_language() -> None:
+    text = "wie backe ich mein brot"
+    for is_multilingual, agent in ((False, FALLBACK_ID), (True, "cook")):
+        router = Router(LetterEmbedder(), PARAMETERS, agents=AGENTS, is_multilingual=is_multilingual)
+        router.add_examples([Example(text, "cook", 1)], await router.embedder.embed([text]))
+        assert (await router.route(text)).agent == agent
+
+
 async def test_outside_english_only_what_the_user_said_counts_unless_there_is_code(router) -> None:
     text = "wie backe ich mein brot"
     router.add_examples([Example(text, "cook", 1)], await router.embedder.embed([text]))

@@ -1,5 +1,7 @@
 """all-MiniLM-L6-v2 as two ONNX graphs over the same 8-bit weights, 25 MB. files.py runs it in .venv.
 
+multilingual.py writes its model in the same way.
+
     python -m app.building.embedder.export MODEL.safetensors TOKENIZER.json OUTPUT.onnx [--adapter FILE]
 
 Notable here:
@@ -31,15 +33,17 @@ from app.building.embedder.minilm import (
     HEADS,
     HIDDEN,
     LAYER_NORM_EPSILON,
-    LAYERS,
+    STATES_CENTRE,
     WHITENING,
     Weights,
+    layers,
     merge_adapter,
     positions,
     token_states,
 )
 from app.building.embedder.onnx_writer import OnnxGraph
 from py_core.formats.safetensors import read_safetensors
+from py_core.tokenizers.unigram import Unigram
 from py_core.tokenizers.wordpiece import MAX_TOKENS, WordPiece
 
 CALIBRATION = Path(__file__).with_name("calibration.txt")
@@ -51,13 +55,25 @@ _SMALL = 1e-3
 _PARTS = ("query", "key", "value")
 
 
-def export(weights: Weights, adapter: Weights, calibration: Sequence[Sequence[int]]) -> bytes:
-    """The file. weights: the published model's. calibration: ids of texts, [CLS] and [SEP] included.
+@dataclass(frozen=True)
+class PackedWords:
+    """The embeddings of words as in GGUF's Q4_0. codes: uint8 (words, 192), for 32 numbers each the first 16 in the low
+    halves of 16 bytes, 8 for 0. scales: float16 (words, 12)."""
+
+    codes: np.ndarray
+    scales: np.ndarray
+
+
+def export(
+    weights: Weights, adapter: Weights, calibration: Sequence[Sequence[int]], words: PackedWords | None = None
+) -> bytes:
+    """The file. weights: the published model's. calibration: ids of texts, [CLS] and [SEP] included. words: the
+    embeddings of words, if they are already of 4 bits.
 
     Raises ValueError if the adapter does not fit the model.
     """
     merged = merge_adapter(weights, adapter)
-    return _Exporter(merged, adapter, _largest_inputs(merged, calibration)).file()
+    return _Exporter(merged, adapter, _largest_inputs(merged, calibration), words).file()
 
 
 @dataclass(frozen=True)
@@ -93,20 +109,25 @@ class _EncoderLayer:
 
 
 class _Exporter:
-    def __init__(self, weights: Weights, adapter: Weights, largest: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, weights: Weights, adapter: Weights, largest: Mapping[str, np.ndarray], words: PackedWords | None
+    ) -> None:
         """weights: already merged with the adapter."""
         self._weights = weights
         self._adapter = adapter
         self._largest = largest
-        self._graph = OnnxGraph("all-MiniLM-L6-v2")
+        self._words = words
+        self._graph = OnnxGraph("embedder")
 
     def file(self) -> bytes:
         graph = self._graph
         x = self._embeddings(graph.input("ids", np.int32, [1, "tokens"]))
-        blocks = [self._block(f"encoder.layer.{layer}") for layer in range(LAYERS)]
+        blocks = [self._block(f"encoder.layer.{layer}") for layer in range(layers(self._weights))]
         vector, states = graph.fork("vector"), graph.fork("states")
         vector.output(self._vector(vector, _states(vector, blocks, x, adapted=True)), "vector", np.float32, [1, HIDDEN])
         plain = states.node("Squeeze", _states(states, blocks, x, adapted=False), states.constant(np.array([0])))
+        if STATES_CENTRE in self._adapter:
+            plain = states.node("Sub", plain, states.constant(self._weights[STATES_CENTRE]))
         states.output(plain, "states", np.float32, ["tokens", HIDDEN])
         constants, to_vector, to_states = graph.constants(OPERATOR_SETS), vector.rest(), states.rest()
         ends = struct.pack("<II", len(constants), len(constants) + len(to_vector))
@@ -122,18 +143,37 @@ class _Exporter:
         return vector
 
     def _embeddings(self, ids: str) -> str:
-        """Words of 8 bits with a scale each, plus the positions."""
+        """Words plus the positions."""
         graph, constant, weights = self._graph, self._graph.constant, self._weights
-        words = weights["embeddings.word_embeddings.weight"]
-        scales = np.maximum(np.abs(words).max(1, keepdims=True), _SMALL) / 127
-        codes = graph.node("Gather", constant(np.rint(words / scales).astype(np.int8)), ids)
-        x = graph.node("Mul", graph.node("Cast", codes, to=1), graph.node("Gather", constant(scales), ids))
+        x = self._packed_words(ids, self._words) if self._words else self._word_bytes(ids)
         zero = constant(np.array([0]))
         count = graph.node("Shape", ids, start=1, end=2)
         places = graph.node("Slice", constant(positions(weights)[:MAX_TOKENS]), zero, count, zero)
         x = graph.node("Add", x, graph.node("Unsqueeze", places, zero))
         scale, shift = (constant(weights[f"embeddings.LayerNorm.{part}"]) for part in ("weight", "bias"))
         return graph.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=LAYER_NORM_EPSILON)
+
+    def _word_bytes(self, ids: str) -> str:
+        """Words of 8 bits with a scale each."""
+        graph, constant = self._graph, self._graph.constant
+        words = self._weights["embeddings.word_embeddings.weight"]
+        scales = np.maximum(np.abs(words).max(1, keepdims=True), _SMALL) / 127
+        codes = graph.node("Gather", constant(np.rint(words / scales).astype(np.int8)), ids)
+        return graph.node("Mul", graph.node("Cast", codes, to=1), graph.node("Gather", constant(scales), ids))
+
+    def _packed_words(self, ids: str, words: PackedWords) -> str:
+        """Words of 4 bits with a scale for each 32 numbers."""
+        graph, constant = self._graph, self._graph.constant
+        blocks = words.scales.shape[1]
+        codes = graph.node("Gather", constant(words.codes), ids)
+        codes = graph.node("Reshape", codes, constant(np.array([0, 0, blocks, -1])))
+        low = graph.node("BitwiseAnd", codes, constant(np.array([15], np.uint8)))
+        high = graph.node("BitShift", codes, constant(np.array([4], np.uint8)), direction="RIGHT")
+        values = graph.node("Cast", graph.node("Concat", low, high, axis=-1), to=1)
+        values = graph.node("Sub", values, constant(np.array([8], np.float32)))
+        scales = graph.node("Cast", graph.node("Gather", constant(words.scales), ids), to=1)
+        scaled = graph.node("Mul", values, graph.node("Unsqueeze", scales, constant(np.array([-1]))))
+        return graph.node("Reshape", scaled, constant(np.array([0, 0, HIDDEN])))
 
     def _block(self, block: str) -> _EncoderLayer:
         weights, names = self._weights, [f"{block}.attention.self.{part}" for part in _PARTS]
@@ -245,7 +285,7 @@ def _largest_inputs(weights: Weights, calibration: Sequence[Sequence[int]]) -> d
     return largest
 
 
-def calibration_ids(tokenizer: WordPiece) -> list[list[int]]:
+def calibration_ids(tokenizer: WordPiece | Unigram) -> list[list[int]]:
     return [tokenizer.encode(line) for line in CALIBRATION.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 

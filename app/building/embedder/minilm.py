@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-LAYERS = 6
 HEADS = 12
 HIDDEN = 384
 LAYER_NORM_EPSILON = 1e-12
 WHITENING = ("whitening.mean", "whitening.matrix")
+STATES_CENTRE = "states.mean"
+"""In an adapter: what is subtracted from each token's state for meanings. A model whose states all point the same way
+tells texts apart only without it."""
 
 Weights = Mapping[str, np.ndarray]
 """As in the model's safetensors file; the weight of a linear is (outputs, inputs)."""
@@ -58,7 +60,7 @@ def merge_adapter(weights: Weights, adapter: Weights) -> dict[str, np.ndarray]:
         # in float64, so that every machine rounds to the same weights
         a, b = (adapter[f"{name}.lora_{part}"].astype(np.float64) for part in "AB")
         merged[f"{name}.weight"] = (merged[f"{name}.weight"] + b @ a).astype(np.float32)
-    return merged | {name: adapter[name].astype(np.float32) for name in WHITENING if name in adapter}
+    return merged | {name: adapter[name].astype(np.float32) for name in (*WHITENING, STATES_CENTRE) if name in adapter}
 
 
 def whitening(vectors: np.ndarray, ridge: float) -> dict[str, np.ndarray]:
@@ -104,13 +106,18 @@ def token_states(weights: Weights, ids: Sequence[int], observe: Observe | None =
 
     x = weights["embeddings.word_embeddings.weight"][list(ids)] + positions(weights)[: len(ids)]
     x = layer_norm("embeddings.LayerNorm", x)
-    for layer in range(LAYERS):
+    for layer in range(layers(weights)):
         block = f"encoder.layer.{layer}"
         mixed = attention(*(linear(f"{block}.attention.self.{part}", x) for part in ("query", "key", "value")))
         x = layer_norm(f"{block}.attention.output.LayerNorm", x + linear(f"{block}.attention.output.dense", mixed))
         inner = gelu(linear(f"{block}.intermediate.dense", x))
         x = layer_norm(f"{block}.output.LayerNorm", x + linear(f"{block}.output.dense", inner))
     return x
+
+
+def layers(weights: Weights) -> int:
+    """The number of the model's layers."""
+    return sum(name.endswith(".attention.self.query.weight") for name in weights)
 
 
 def positions(weights: Weights) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.building import kernels, routing
 from app.building.common import ROOT, VENV_PYTHON, BuildError, run_logged, write_atomically
 from app.building.download import Downloader, read_download
-from app.building.embedder.files import ensure_embedder, site_files
+from app.building.embedder.files import ensure_embedder, ensure_multilingual, site_files
 from app.building.headers import headers_file
 from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
@@ -24,7 +24,7 @@ from app.building.site import notices
 from app.building.site.bundle import MODULES, bundle
 from app.building.site.icons import icon_sprite
 from app.checksums import sha256_of
-from app.models.build_outputs import ROUTING_DATA, embedder_files
+from app.models.build_outputs import MULTILINGUAL_MODEL, ROUTING_DATA, embedder_files, multilingual_files
 from app.models.catalog import MODELS
 from app.models.downloads import ModelFile, downloads, model_files
 from app.paths import cache_dir
@@ -57,6 +57,8 @@ NOT_PRECACHED = {"sw.js", "precache.json", "_headers"}
 _headers, and do not serve it."""
 EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
 """The folder of the files that route messages."""
+MULTILINGUAL = "multilingual"
+"""The folder of the same files for other languages than English, if the multilingual embedder was fetched."""
 NEVER_KEPT = ("models/", "screenshots/")
 """Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
 install the page look at its screenshots."""
@@ -81,6 +83,9 @@ def made_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     """The downloads, and the files that are compiled and made from them: file name -> path in the cache."""
     files = fetch_files(cache, downloader) | kernels.ensure_kernels(cache, downloader)
     files |= ensure_embedder(cache, files)
+    if multilingual := ensure_multilingual(cache):
+        data = routing.ensure_routing(cache, multilingual=True)
+        files |= {MULTILINGUAL_MODEL: multilingual.model, f"{MULTILINGUAL}/{ROUTING_DATA}": data[ROUTING_DATA]}
     return files | routing.ensure_routing(cache)
 
 
@@ -119,8 +124,11 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
         site[f"models/{model.file}"] = files[model.file]
     site["models.json"] = _models_json()
     site["model_catalog.json"] = (json.dumps(tomllib.loads(MODELS.read_text(encoding="utf-8")), indent=1)).encode()
-    site.update(site_files(files, embedder_files(cache_dir())))
+    site.update(site_files(embedder_files(cache_dir()), "embedder"))
     site[ROUTING_DATA] = files[ROUTING_DATA]
+    if MULTILINGUAL_MODEL in files:
+        data = f"{MULTILINGUAL}/{ROUTING_DATA}"
+        site.update({**site_files(multilingual_files(cache_dir()), MULTILINGUAL), data: files[data]})
     site.update(
         {f"readers/{path.name}": path for path in sorted((root / "app" / "lessons" / "readers").glob("*.safetensors"))}
     )

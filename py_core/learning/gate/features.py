@@ -16,7 +16,7 @@ from py_core.routing.embedder import Meaning
 Taught = tuple[str, Meaning]
 """A text and its MiniLM states."""
 
-_FIRST_WORD = 1996
+FIRST_WORD = 1996
 """Smaller ids of the vocabulary are signs, single letters and unused ones. Words begin here, frequent ones first."""
 _VOCABULARY = 30522
 _STANDING_OUT = (0, 1, 2, 7, 8, 10, 11, 16, 17, 19, 22)
@@ -29,7 +29,7 @@ FEATURES = 29 + WORD_FEATURES + len(_STANDING_OUT)
 
 def has_words(taught: Taught) -> bool:
     """True if there is a word, or a part of one, to compare."""
-    return bool((taught[1].ids >= _FIRST_WORD).any())
+    return bool((taught[1].ids >= FIRST_WORD).any())
 
 
 def pair_features(asked: Taught, candidates: Sequence[tuple[Taught, Taught]]) -> np.ndarray:
@@ -65,7 +65,7 @@ class _Words:
     """
 
     def __init__(self, texts: Sequence[Taught]) -> None:
-        kept = [meaning.ids >= _FIRST_WORD for _, meaning in texts]
+        kept = [meaning.ids >= FIRST_WORD for _, meaning in texts]
         counts = [int(keep.sum()) for keep in kept]
         shape = len(texts), max(counts)
         self.ids = np.full(shape, -1, np.int32)
@@ -75,7 +75,7 @@ class _Words:
             self.states[row, :count] = meaning.states[keep]
         self.there = self.ids >= 0
         self.states /= np.sqrt(np.einsum("twd,twd->tw", self.states, self.states) + 1e-12)[..., None]
-        rare = np.log(np.maximum(self.ids, _FIRST_WORD) / _FIRST_WORD) / np.log(_VOCABULARY / _FIRST_WORD)
+        rare = np.log(np.maximum(self.ids, FIRST_WORD) / FIRST_WORD) / np.log(_VOCABULARY / FIRST_WORD)
         self.weights = np.where(self.there, rare + 0.05, 0).astype(np.float32)
 
 

@@ -1,6 +1,7 @@
 """Features of the gate from the words of a message and a lesson: what is asked for, whose it is, names, and spelling.
 
-All of this is for English. Words that look alike (typos, endings) are compared by their letter trigrams.
+Words that look alike (typos, endings) are compared by their letter trigrams. The words of questions and their kinds are
+those of the text's language: lexicon.py.
 """
 
 from __future__ import annotations
@@ -11,79 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
+from py_core.learning.gate.lexicon import AMOUNT, PERSON, PLACE, TIME, WAY, WHAT, Lexicon, lexicon_of
+
 WORD_FEATURES = 33
 _LONGEST = 2000
 """The characters of a text that are read: about as many as the embedder reads."""
 _MOST_WORDS = 32
 """The most words missing in the other text that are compared by their letters."""
 _WORD = re.compile(r"[^\W_]+")
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_PERSON, _TIME, _PLACE, _REASON, _WAY, _AMOUNT, _WHAT = range(1, 8)
-_ASKED_OF = {
-    **dict.fromkeys(("who", "whom", "whose"), _PERSON),
-    "when": _TIME,
-    "where": _PLACE,
-    "why": _REASON,
-}
-_NOUN_ASKS = {
-    **dict.fromkeys(("person", "man", "woman", "colleague", "professor", "doctor"), _PERSON),
-    **dict.fromkeys(("time", "day", "date", "year", "month", "hour", "weekday"), _TIME),
-    **dict.fromkeys(("place", "town", "address", "spot"), _PLACE),
-}
-_COUNTED = _set("many much long old far high fast often large big tall heavy expensive hot deep")
-_MINE = _set("my our i we me us mine")
-_YOURS = _set("your yours yourself")
-_TASKS = _set(
-    "write draft compose translate summarise summarize rewrite suggest invent correct convert design shorten create "
-    "generate list plan help"
-)
-"""A message that begins with one of these words wants something made, not remembered."""
-SMALL = _set(
-    "the a an of to in on at is are was were be been am do does did have has had i my our we you your me us it its for "
-    "and or with by from that this there what which who whom whose when where why how tell name please can could would "
-    "should give need want know say"
-)
-"""Words that say little about what is asked for."""
-_KINDS = (
-    "monday tuesday wednesday thursday friday saturday sunday",
-    "january february march april may june july august september october november december",
-    "spring summer autumn/fall winter",
-    "breakfast lunch dinner/supper",
-    "morning afternoon evening noon night",
-    "first second third fourth fifth last next previous",
-    "up/upstairs/above down/downstairs/below",
-    "red blue green yellow black white orange purple grey brown",
-    "open/opens/opening close/closes/closing/shut",
-    "start/starts/begin/begins end/ends/finish",
-    "old/older young/younger new/newer",
-    "left right",
-    "north south east west",
-    "brother/brothers sister/sisters mother/mum/mom/mothers father/dad uncle aunt/auntie cousin daughter/girl son/boy "
-    "wife husband grandmother/grandma/granny grandfather/grandpa niece nephew",
-    "cat/kitty/cats dog/puppy/dogs parrot rabbit/rabbits horse hamster fish goat",
-    "wet dry",
-    "hot cold/warm",
-    "big/large small/little",
-    "front back/rear",
-    "indoor outdoor",
-    "male female",
-    "buy/bought sell/sold",
-    "win/won lose/lost",
-    "production/prod staging/stage test/testing",
-    "name/called birthday/born age address phone/number password colour/color price/cost",
-)
-"""One group a line: words that exclude each other; words joined by / mean the same."""
-_KIND_OF = {
-    word: (kind, which)
-    for kind, line in enumerate(_KINDS)
-    for which, group in enumerate(line.split())
-    for word in group.split("/")
-}
 
 
 class Wording:
@@ -94,14 +30,17 @@ class Wording:
         self._lower = [word.lower() for word in self._found]
         self._of_word = pieces
         self.words = frozenset(self._lower)
+        self._of = lexicon_of(self._lower)
         self.letters = _pieces(" ".join(self._lower))
 
     @cached_property
     def content(self) -> frozenset[str]:
-        return self.words - SMALL
+        return self.words - self._of.small
 
     @cached_property
     def names(self) -> set[str]:
+        if not self._of.names_by_capitals:
+            return set()
         return {word.lower() for word in self._found[1:] if word[0].isupper() and word != "I"}
 
     @cached_property
@@ -110,29 +49,29 @@ class Wording:
 
     @cached_property
     def asks(self) -> int:
-        return _asked_for(self._lower)
+        return _asked_for(self._lower, self._of)
 
     @cached_property
     def is_task(self) -> bool:
-        return not _TASKS.isdisjoint(self._lower[:2])
+        return not self._of.tasks.isdisjoint(self._lower[:2])
 
     @cached_property
     def mine(self) -> bool:
-        return not self.words.isdisjoint(_MINE)
+        return not self.words.isdisjoint(self._of.mine)
 
     @cached_property
     def my(self) -> bool:
-        return "my" in self.words or "our" in self.words
+        return not self.words.isdisjoint(self._of.my)
 
     @cached_property
     def indefinite(self) -> bool:
-        return "a" in self.words or "an" in self.words
+        return not self.words.isdisjoint(self._of.indefinite)
 
     @cached_property
     def kinds(self) -> dict[int, set[int]]:
         made: dict[int, set[int]] = {}
-        for word in self.words & _KIND_OF.keys():
-            kind, which = _KIND_OF[word]
+        for word in self.words & self._of.kind_of.keys():
+            kind, which = self._of.kind_of[word]
             made.setdefault(kind, set()).add(which)
         return made
 
@@ -180,11 +119,12 @@ def same_words(first: str, second: str) -> bool:
 
 def asks_of_you(asked: str, question: str) -> bool:
     """True if the message asks for something of the assistant's ("your") that the question has of the user ("my")."""
-    words, others = (set(_WORD.findall(text[:_LONGEST].lower())) for text in (asked, question))
+    first, second = (_WORD.findall(text[:_LONGEST].lower()) for text in (asked, question))
+    words, others, of, of_others = set(first), set(second), lexicon_of(first), lexicon_of(second)
     return (
-        _YOURS.isdisjoint(others)
-        and words.isdisjoint(_MINE)
-        and not (words.isdisjoint(_YOURS) or others.isdisjoint(_MINE))
+        of_others.yours.isdisjoint(others)
+        and words.isdisjoint(of.mine)
+        and not (words.isdisjoint(of.yours) or others.isdisjoint(of_others.mine))
     )
 
 
@@ -193,26 +133,26 @@ def _pieces(text: str) -> frozenset[str]:
     return frozenset([padded[at : at + 3] for at in range(len(padded) - 2)])
 
 
-def _asked_for(words: Sequence[str]) -> int:
+def _asked_for(words: Sequence[str], of: Lexicon) -> int:
     """The kind of thing that is asked for; 0 if unknown."""
     for at, word in enumerate(words):
-        if word in _ASKED_OF:
-            return _ASKED_OF[word]
-        if word in ("how", "what", "which"):
+        if word in of.asked_of:
+            return of.asked_of[word]
+        if word in of.how or word in of.which:
             following = words[at + 1] if at + 1 < len(words) else ""
-            if word == "how":
-                return _AMOUNT if following in _COUNTED else _WAY
-            return _NOUN_ASKS.get(following, _WHAT)
+            if word in of.how:
+                return AMOUNT if following in of.counted else WAY
+            return of.noun_asks.get(following, WHAT)
     return 0
 
 
 def _asked_alike(asked: Wording, question: Wording) -> list[float]:
     """16 features: whether both ask for the same kind of thing, and whose it is."""
     a, q = asked.asks, question.asks
-    clear_a, clear_q = _PERSON <= a < _WHAT, _PERSON <= q < _WHAT
+    clear_a, clear_q = PERSON <= a < WHAT, PERSON <= q < WHAT
     return [
-        a == q and a > 0, clear_a and clear_q and a != q, clear_a and q == _WHAT, a == _WHAT and clear_q, a == 0,
-        *(a == kind != q for kind in (_PERSON, _TIME, _PLACE, _WAY, _AMOUNT)),
+        a == q and a > 0, clear_a and clear_q and a != q, clear_a and q == WHAT, a == WHAT and clear_q, a == 0,
+        *(a == kind != q for kind in (PERSON, TIME, PLACE, WAY, AMOUNT)),
         asked.mine, question.mine, asked.mine != question.mine, asked.indefinite and not question.indefinite,
         asked.my, question.my,
     ]  # fmt: skip

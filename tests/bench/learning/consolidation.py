@@ -1,7 +1,7 @@
 """The results of the background loop on facts: recall without lessons, paraphrases, perplexity, tokens and time.
 
     python -m tests.bench consolidation [--backend wasm|webgpu] [--split held] [--facts 24] [--more 20] [--seed 0]
-        [--elastic 0] [--looks 24 --plot FILE.svg] [--json FILE]
+        [--elastic 0] [--rate 0.001] [--looks 24 --plot FILE.svg] [--json FILE]
     python -m tests.bench consolidation --where browser [--split dev] [--facts 24] [--workers 2] [--json FILE]
 
 A first task has --facts facts of app/facts, a second has --more (0: there is none). Answers are those of the plain
@@ -96,6 +96,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     texts = [MeasuredText(line, text) for split in ("dev", "held") for line, text in enumerate(paragraphs(split), 1)]
     assistant = Assistant(model, GREEDY, 64)
     recipe = replace(RECIPE, elastic=options.elastic)
+    if options.rate:
+        recipe = replace(recipe, rate=options.rate, rate_again=0.6 * options.rate)
 
     async def perplexity() -> float:
         adapter = await assistant.adapters.number(service.adapter) if service.adapter else 0
@@ -234,6 +236,7 @@ def main() -> None:
     parser.add_argument("--more", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--elastic", type=float, default=RECIPE.elastic)
+    parser.add_argument("--rate", type=float, help="the highest learning rate")
     parser.add_argument("--looks", type=int, default=0, metavar="STEPS", help="a multiple of 8")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     parser.add_argument("--model", type=Path)

@@ -1,6 +1,6 @@
 """Routing, recall of facts and search in documents, in English and in German: the same test sets in both languages.
 
-    python -m tests.bench languages [--json FILE]
+    python -m tests.bench languages [--embedder minilm|multilingual] [--json FILE]
 
 Routing: 156 requests; "decided" counts a request that goes to the plain assistant as wrong. Beside them everyday
 requests, which should stay there or go to an agent that suits them. Facts: 24 are stored; the share of the taught
@@ -20,7 +20,9 @@ from rich.table import Table
 from app.bench.routing import GERMAN_TEST_SET, TEST_SET, measure_everyday, measure_routing, read_everyday, read_test_set
 from app.lessons.facts import facts, generic_prompts
 from app.lessons.shipped_gate import shipped_gate
+from app.models.build_outputs import embedder_files, multilingual_files
 from app.native_runtime import native_router_parts
+from app.paths import cache_dir
 from app.routing.factory import build_router
 from app.training.gate_worlds import Compared, Decisions, open_world, prompts_of
 from py_core.learning.gate.gate import SHUT, Gate
@@ -33,11 +35,13 @@ FACTS = 24
 PLACES = (1, 3)
 
 
-async def measured() -> dict[str, Any]:
+async def measured(multilingual: bool) -> dict[str, Any]:
     """Shares of 1, by language; and the processor's milliseconds for a request's vector and for its meaning."""
-    parts = native_router_parts()
-    router, gate = await build_router(parts.embedder, parts.data, parts.kernel), shipped_gate()
-    report: dict[str, Any] = {}
+    parts = native_router_parts(multilingual)
+    router, gate = await build_router(parts.embedder, parts.data, parts.kernel), shipped_gate(multilingual)
+    files = multilingual_files(cache_dir()) if multilingual else embedder_files(cache_dir())
+    sizes = {"model": files.model.stat().st_size, "tokenizer": files.tokenizer.stat().st_size}
+    report: dict[str, Any] = {"embedder": files.model.name, "bytes": sizes | {"router": len(parts.data)}}
     for language in ("en", "de"):
         report[language] = {
             "routing": await _routing(router, language),
@@ -94,7 +98,7 @@ async def _milliseconds(embedder: Embedder) -> dict[str, float]:
 
 def table(report: dict[str, Any]) -> Table:
     """A row for each figure, a column for each language."""
-    shown = Table(title="the same requests, facts and questions")
+    shown = Table(title=f"{report['embedder']}: the same requests, facts and questions")
     for name in ("", "", "English", "German"):
         shown.add_column(name)
     for part, figures in report["de"].items():
@@ -109,8 +113,11 @@ def _written(value: float) -> str:
 
 
 def main() -> None:
-    options = options_of(__doc__).parse_args()
-    report = asyncio.run(measured())
+    parser = options_of(__doc__)
+    parser.add_argument("--embedder", choices=["minilm", "multilingual"], default="minilm")
+    options = parser.parse_args()
+    report = asyncio.run(measured(options.embedder == "multilingual"))
     write_figures(options, report)
     print_tables(table(report))
     print("milliseconds of the processor for a German request:", report["milliseconds"])
+    print("bytes:", report["bytes"])

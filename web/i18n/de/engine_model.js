@@ -113,6 +113,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'template.failed': 'Die Gesprächsvorlage des Modells kann dieses Gespräch nicht umsetzen: {why}',
   'template.special-token': 'Rolle oder Schlüssel einer Nachricht, {value}, enthalten ein besonderes Token des Modells. Nimm einen einfachen Namen.',
   'template.costly': 'Die Gesprächsvorlage des Modells kann dieses Gespräch nicht umsetzen: {why}. Wähle eine andere Datei dieses Modells.',
+  'unigram.damaged-file': 'Die Datei des Tokenizers ist beschädigt. Lade sie noch einmal herunter.',
   'wordpiece.no-token': 'Dem Tokenizer fehlt das Token {name}, also ist er keiner von BERT. Lade ihn noch einmal herunter.',
   'wordpiece.few-tokens': '{tokens} Token lassen keinen Platz für [CLS] und [SEP]: Nimm 2 oder mehr.',
   'wordpiece.not-uncased': 'Das ist nicht der Tokenizer eines BERT-Modells ohne Großschreibung: Nimm die tokenizer.json eines solchen.',
