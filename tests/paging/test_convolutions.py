@@ -26,7 +26,7 @@ from tests.models.architectures.variants import CONVOLUTIONS
 @pytest.fixture(params=["webgpu", "wasm"])
 async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Pair]:
     path = CONVOLUTIONS.write(tmp_path / "tiny.gguf")
-    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
+    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(), workers=2)
     pair = await open_pair(path, host, tiers=TierPolicy(2, 0, 0))
     yield pair
     pair.other.close()
