@@ -26,7 +26,7 @@ from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph, Linear
-from py_core.paging.page_table import PAGE, PageTable, head_room, kept_window, most_pages
+from py_core.paging.page_table import PAGE, PageTable, head_room, kept_rows, kept_window, most_pages
 from py_core.paging.sequence_slots import SLOTS
 
 MOST_WASM_MEMORY = 65535 << 16
@@ -72,7 +72,8 @@ class Parts:
 class Need:
     """A model's memory need on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
 
-    `layer_page` is 64 tokens of one layer; `windows` are the layers', 0 if a layer sees everything. `scratch` is
+    `layer_page` is 64 tokens of one layer with attention; `windows` are those layers', 0 if a layer sees everything.
+    `rows_page` is what a page holds of all convolutions. `scratch` is
     independent of the context, each token of which adds `token_scratch`. `read` are the weights that a step of one
     token reads. `smaller` has the weights for other formats of all matrices.
     """
@@ -81,6 +82,7 @@ class Need:
     backend: str
     weights: int
     layer_page: int
+    rows_page: int
     scratch: int
     token_scratch: float
     read: int
@@ -91,7 +93,8 @@ class Need:
     def at(self, context: int) -> Parts:
         """The need with one conversation of `context` tokens."""
         pages = sum(self._pool(window, context) * layers for window, layers in self._groups(context).items())
-        return Parts(context, self.weights, pages * self.layer_page, self.scratch + int(context * self.token_scratch))
+        nbytes = pages * self.layer_page + self._pool(0, context) * self.rows_page
+        return Parts(context, self.weights, nbytes, self.scratch + int(context * self.token_scratch))
 
     def read_at(self, position: int) -> int:
         """Bytes that a step reads for the token at a position: weights, and keys and values before it."""
@@ -130,9 +133,18 @@ class Need:
 
 
 def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: str = "precise") -> int:
-    """The size of a token's keys and values in all layers. Layers with a window keep at most that many tokens."""
+    """The size of a token's keys and values in all layers, and its share of the rows of convolutions. Layers with a
+    window keep at most that many tokens."""
     layers = sum(isinstance(op, Attention) for op in graph.ops)
-    return layers * _layer_page(config, backend, precision) // PAGE
+    return (layers * _layer_page(config, backend, precision) + _rows_page(config, graph, backend, precision)) // PAGE
+
+
+def _rows_page(config: ModelConfig, graph: Graph, backend: str, precision: str) -> int:
+    """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's."""
+    kept = PAGE if backend == "numpy" else kept_rows(graph)
+    nbytes = sum(kept * op.out.width * 4 for op in graph.convolutions.values())
+    part = _layer_page(config, backend, precision) if backend == "wasm" else 1
+    return -(-nbytes // part) * part
 
 
 def _layer_page(config: ModelConfig, backend: str, precision: str) -> int:
@@ -165,7 +177,8 @@ def memory_need(
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
     return Need(
         name=config.name, backend=backend, weights=sum(sizes.values()),
-        layer_page=_layer_page(config, backend, precision), scratch=scratch, token_scratch=token_scratch,
+        layer_page=_layer_page(config, backend, precision),
+        rows_page=_rows_page(config, graph, backend, precision), scratch=scratch, token_scratch=token_scratch,
         read=sum(sizes[name] for name in linears), trained=config.max_position_embeddings,
         windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
     )  # fmt: skip

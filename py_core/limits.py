@@ -37,6 +37,8 @@ MAX_HIDDEN = 1 << 17
 """Llama 3.1 405B has 16,384."""
 MAX_INTERMEDIATE = 1 << 19
 """Llama 3.1 405B has 53,248."""
+MAX_CONV_TAPS = 8
+"""LFM2 has 3, Mamba 4. The WASM kernels have room for 8."""
 MAX_CONTEXT = 1 << 24
 """Llama 4 Scout has 10,485,760."""
 MAX_COUNTS = {
@@ -50,6 +52,7 @@ MAX_COUNTS = {
     "attention.value_length": MAX_HEAD_SIZE,
     "attention.sliding_window": MAX_CONTEXT,
     "rope.dimension_count": MAX_HEAD_SIZE,
+    "shortconv.l_cache": MAX_CONV_TAPS,
     "rope.scaling.original_context_length": MAX_CONTEXT,
 }
 """Whole numbers by their names in GGUF, without the architecture's prefix."""

@@ -19,7 +19,7 @@ from app.chat.file_lookup import consult
 from app.chat.turn_events import citations_event, computation_event, taught_event
 from app.chat.turn_messages import messages_of
 from app.files.material import Material
-from app.generation.assistant import CHAT_SAMPLING, Assistant
+from app.generation.assistant import Assistant
 from app.lessons.chat_lessons import recall
 from app.lessons.match import recall_event
 from app.lessons.talk import talk
@@ -139,7 +139,7 @@ class ModelAnswerer:
             return self._rest(question, route.agent, material)
         saying = self._assistant.respond(
             question.text, route.agent, before=question.before,
-            sampling=retry_sampling(route.agent) if question.again else None,
+            sampling=self._redrawn(route.agent) if question.again else None,
             material=material, stop=question.stop,
         )  # fmt: skip
         cited = () if material is None else (citations_event(material),)
@@ -151,10 +151,15 @@ class ModelAnswerer:
         assert question.before is not None
         saying = self._assistant.go_on(
             question.text, begun.content, (begun.details.get("thinking") or {}).get("text", ""), agent,
-            before=question.before, sampling=retry_sampling(agent) if begun.details.get("reason") == "loop" else None,
+            before=question.before, sampling=self._redrawn(agent) if begun.details.get("reason") == "loop" else None,
             material=material, stop=question.stop,
         )  # fmt: skip
         return Answer(question.text, saying, said=begun.content)
+
+    def _redrawn(self, agent: Agent | None) -> SamplingParams:
+        """Return a way of drawing that gives another answer each time."""
+        usual = self._assistant.usual_sampling(agent)
+        return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))
 
 
 class FileAnswerer(ModelAnswerer):
@@ -177,8 +182,3 @@ class FileAnswerer(ModelAnswerer):
 async def _spoken(done: Done) -> AsyncIterator[AnswerEvent]:
     yield Delta(done.text)
     yield done
-
-
-def retry_sampling(agent: Agent | None) -> SamplingParams:
-    usual = agent.sampling if agent else CHAT_SAMPLING
-    return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))

@@ -47,6 +47,7 @@ from app.cli.terminal_chat import run_chat
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
 from app.generation.answer_adapters import AnswerAdapters
+from app.generation.answer_settings import kept_from_loops
 from app.generation.assistant import CHAT_SAMPLING, MAX_TOKENS
 from app.generation.completion import complete, last_logits
 from app.generation.speed import Speed, measure_speed, profile_report
@@ -133,9 +134,9 @@ def chat(
     for path in file or ():
         text_of(path.name, bytes_of(path))  # before the model is loaded
     chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
-    sampling = None if chosen == CHAT_SAMPLING else chosen
     with asyncio.Runner() as runner:
         loaded = runner.run(options.load())
+        sampling = None if chosen == CHAT_SAMPLING else kept_from_loops(chosen, loaded.graph.parameters)
         loaded.bos = not no_bos
         adapters = AnswerAdapters(loaded.engine)
         if plain:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from app.records.policies import Policies
@@ -25,12 +25,16 @@ LONGEST_INSTRUCTIONS = 4_000
 
 PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
     {
-        "precise": SamplingParams(temperature=0.0, frequency_penalty=0.2),
-        "balanced": SamplingParams(temperature=0.5, top_p=0.9, min_p=0.05, frequency_penalty=0.2),
-        "varied": SamplingParams(temperature=0.9, top_p=0.95, min_p=0.05, frequency_penalty=0.2),
+        "precise": SamplingParams(),
+        "balanced": SamplingParams(temperature=0.5, top_p=0.9, min_p=0.05),
+        "varied": SamplingParams(temperature=0.9, top_p=0.95, min_p=0.05),
     }
 )
-"""Ways of drawing tokens by a name. The penalty keeps small models out of loops (assistant.py)."""
+"""Ways of drawing tokens by a name."""
+
+LARGE = 300_000_000
+"""A model of this many parameters needs no penalty against loops."""
+_PENALTY = 0.2
 _NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed"}
 
 
@@ -42,6 +46,16 @@ class AnswerSettings:
     instructions: str = ""
     sampling: SamplingParams | None = None
     longest: int | None = None
+
+
+def kept_from_loops(sampling: SamplingParams, parameters: int) -> SamplingParams:
+    """Return the sampling with a penalty on words used before, if the model is small and the sampling has no penalty.
+
+    A small model runs in circles without one; in a larger one it spoils code and lists, which repeat words
+    (docs/decisions/0005).
+    """
+    is_kept = sampling.penalizes or parameters >= LARGE
+    return sampling if is_kept else replace(sampling, frequency_penalty=_PENALTY)
 
 
 def answer_settings(policies: Policies) -> AnswerSettings:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
-from app.generation.answer_settings import AnswerSettings
+from app.generation.answer_settings import AnswerSettings, kept_from_loops
 from app.generation.assistant_adapters import WithAdapters
 from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, AnswerHead, ids_of_learned, longest_learned
 from app.generation.partial_answer import PartialAnswer, begun_again
@@ -39,9 +39,9 @@ from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
-# A model this small puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts
-# that the likeliest token has. The penalty on words used before keeps it out of loops (docs/decisions/0005).
-CHAT_SAMPLING = SamplingParams(temperature=0.0, frequency_penalty=0.2)
+# A small model puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts that
+# the likeliest token has (docs/decisions/0005).
+CHAT_SAMPLING = SamplingParams(temperature=0.0)
 
 MAX_TOKENS = 1024
 """The most tokens of an answer. Small models sometimes do not find an end."""
@@ -82,8 +82,8 @@ class Assistant(WithAdapters):
         self, model: Model, sampling: SamplingParams | None = None, max_tokens: int = MAX_TOKENS,
         adapters: AnswerAdapters | None = None,
     ) -> None:  # fmt: skip
-        """sampling: for every answer; without it the agent's, or CHAT_SAMPLING if there is no agent. adapters: of the
-        model, if other conversations use it too."""
+        """sampling: for every answer, as it is; without it `usual_sampling`. adapters: of the model, if other
+        conversations use it too."""
         super().__init__(adapters or AnswerAdapters(model.engine))
         self.model = model
         self.messages: list[Message] = []
@@ -151,10 +151,15 @@ class Assistant(WithAdapters):
 
     def _manner(self, agent: Agent | None, sampling: SamplingParams | None) -> tuple[SamplingParams, int]:
         """Return how an agent's answer is drawn, and its most tokens."""
-        sampling = sampling or self._sampling or self._settings.sampling
+        sampling = sampling or self._sampling or self.usual_sampling(agent)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
         longest = min(max_tokens, self._settings.longest or max_tokens)
-        return sampling or (agent.sampling if agent else CHAT_SAMPLING), longest
+        return sampling, longest
+
+    def usual_sampling(self, agent: Agent | None) -> SamplingParams:
+        """Return how tokens are drawn if nobody says otherwise: as the user has set it, or as the agent does."""
+        usual = self._settings.sampling or (agent.sampling if agent else CHAT_SAMPLING)
+        return kept_from_loops(usual, self.model.graph.parameters)
 
     async def go_on(
         self, text: str, answer: str, thought: str = "", agent: Agent | None = None, *, before: Sequence[Message],

@@ -88,6 +88,7 @@ def fuse(graph: Graph) -> tuple[list[Fused], list[Fused]]:
 def fused_layers(graph: Graph) -> list[bool]:
     """Return for each layer if all its operations are part of a pattern. If not, it still runs, with more kernels."""
     found: dict[int, bool] = {}
+    convolved = {op.x for op in graph.convolutions.values()}
     layer = 0
     body, _ = fuse(graph)
     for op in body:
@@ -96,7 +97,7 @@ def fused_layers(graph: Graph) -> list[bool]:
         for name in (*names, getattr(op, "weight", None)):
             if name and (match := _BLOCK.match(name)):
                 layer = int(match[1])
-        alone = isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap)
+        alone = isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap) and op.out not in convolved
         alone |= isinstance(op, RMSNorm) and op.num_heads > 1
         if not isinstance(op, Embedding):
             found[layer] = found.get(layer, True) and not alone

@@ -61,8 +61,10 @@ class Passes:
         done = start
         recovery.losses = 0
         pages.put_to_work([sequence])
-        if not pages.store.sees(sequence.slot, min(sequence.stored, start)):
-            pages.rewind(sequence, start)  # what a window has given back: all tokens run again
+        begins_again = pages.table is not None and pages.table.sight
+        if begins_again or not pages.store.sees(sequence.slot, min(sequence.stored, start)):
+            # What a window has given back, or rows of convolutions that later ones replaced: all tokens run again.
+            pages.rewind(sequence, start)
         while done < end:
             try:
                 await recovery.restore()

@@ -40,9 +40,9 @@ def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str,
 
 
 def is_quantized(info: TensorInfo) -> bool:
-    """True if quantization applies to the tensor: it is a matrix and no norm."""
-    rows = info.shape[:-1]
-    return max(rows, default=1) > 1 and info.name.endswith("weight") and "_norm.weight" not in info.name
+    """True if quantization applies to the tensor: it is a matrix, no norm and no convolution's."""
+    rows, floats = info.shape[:-1], ("_norm.weight", "shortconv.conv.weight")
+    return max(rows, default=1) > 1 and info.name.endswith("weight") and not any(one in info.name for one in floats)
 
 
 def fitting(form: BlockFormat, columns: int) -> BlockFormat:

@@ -84,12 +84,12 @@ def mlp(g: Graph, c: ModelConfig, h: Value, block: str, activation: Activation =
     return g.linear(g.glu(gate, up, activation), f"{block}.ffn_down", c.hidden_size)
 
 
-def logits(g: Graph, c: ModelConfig, x: Value, factor: float = 1.0) -> Value:
+def logits(g: Graph, c: ModelConfig, x: Value, factor: float = 1.0, norm: str = "output_norm") -> Value:
     """The final norm and the output matrix, or the embedding if the file has no output matrix: (M, vocab_size).
 
-    `factor` multiplies the logits, and thus the norm.
+    `factor` multiplies the logits, and thus the norm. `norm` is its name in the file.
     Tap: "final_norm", the input of the output matrix.
     """
-    x = g.rms_norm(x, "output_norm.weight", c.rms_norm_eps, factor=factor)
+    x = g.rms_norm(x, f"{norm}.weight", c.rms_norm_eps, factor=factor)
     g.tap("final_norm", x)
     return g.linear(x, "token_embd" if c.tie_word_embeddings else "output", c.vocab_size)

@@ -39,7 +39,8 @@ class ModelConfig:
 
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
-    and `logits_scaling` are 0 if the file has none.
+    and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
+    of attention.
     """
 
     architecture: str
@@ -64,6 +65,8 @@ class ModelConfig:
     residual_multiplier: float = 0.0
     attention_multiplier: float = 0.0
     logits_scaling: float = 0.0
+    conv_layers: frozenset[int] = frozenset()
+    conv_taps: int = 0
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -96,6 +99,19 @@ class _Settings:
         if (values != values[0]).any():
             raise unsupported(f"{self.architecture}.{key}", values)
         return self._counted(key, int(values[0]), least=1)
+
+    def kv_heads(self, layers: int, heads: int) -> tuple[int, frozenset[int]]:
+        """The heads of keys and values of a layer with attention, and the layers without any: LFM2's convolutions."""
+        key = "attention.head_count_kv"
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        of_layers = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)
+        if not of_layers or self.architecture != "lfm2":
+            return self.of_layers(key, layers, heads), frozenset()
+        assert isinstance(values, np.ndarray)
+        counts = set(values.tolist()) - {0}
+        if len(counts) != 1:
+            raise unsupported(f"{self.architecture}.{key}", values)
+        return self._counted(key, counts.pop(), least=1), frozenset(np.flatnonzero(values == 0).tolist())
 
     def factor(self, key: str, default: float = 1.0) -> float:
         """A factor of the rotation. Like in llama.cpp, 0 means that it was never set."""
@@ -183,7 +199,7 @@ def config_from_gguf(
     hidden_size = settings.integer("embedding_length")
     layers = settings.integer("block_count")
     heads = settings.of_layers("attention.head_count", layers)
-    kv_heads = settings.of_layers("attention.head_count_kv", layers, heads)
+    kv_heads, conv_layers = settings.kv_heads(layers, heads)
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     if heads % kv_heads:
         raise GGUFError(
@@ -236,6 +252,8 @@ def config_from_gguf(
         residual_multiplier=settings.multiplier("residual_scale"),
         attention_multiplier=settings.multiplier("attention.scale"),
         logits_scaling=settings.multiplier("logit_scale"),
+        conv_layers=conv_layers,
+        conv_taps=settings.integer("shortconv.l_cache", least=2) if conv_layers else 0,
     )
 
 

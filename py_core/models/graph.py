@@ -99,6 +99,22 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class ShortConv:
+    """A gated convolution of each channel over the last `taps` positions. A row of x is b, c and u, side by side:
+
+        out[t, i] = c[t, i] * sum over j < taps of weight[i, j] * z[t - taps + 1 + j, i]  with  z = b * u.
+
+    z is 0 before the sequence. The layer's cache keeps the last rows of z (`paging/page_table.py`).
+    """
+
+    out: Value
+    layer: int
+    x: Value
+    weight: str
+    taps: int
+
+
+@dataclass(frozen=True)
 class GLU:
     """out = activation(gate) * up (gated linear unit, arXiv 2002.05202)"""
 
@@ -126,7 +142,7 @@ class SoftCap:
     cap: float
 
 
-Op = Embedding | RMSNorm | Linear | Rope | Attention | GLU | Add | SoftCap
+Op = Embedding | RMSNorm | Linear | Rope | Attention | ShortConv | GLU | Add | SoftCap
 
 
 @dataclass
@@ -191,6 +207,11 @@ class Graph:
         out = self._value(q.width)
         return self._append(Attention(out, layer, q, k, v, heads, kv_heads, scale, softcap, window))
 
+    def short_conv(self, layer: int, x: Value, weight: str, taps: int) -> Value:
+        width = x.width // 3
+        self._need(weight, (width, taps))
+        return self._append(ShortConv(self._value(width), layer, x, weight, taps))
+
     def glu(self, gate: Value, up: Value, activation: Activation = "silu") -> Value:
         return self._append(GLU(self._value(gate.width), gate, up, activation))
 
@@ -210,6 +231,11 @@ class Graph:
     def linear_weights(self) -> set[str]:
         """The tensors of the blocks' linears, which adapters may change; the head's are not among them."""
         return {op.weight for op in self.body if isinstance(op, Linear)}
+
+    @property
+    def convolutions(self) -> dict[int, ShortConv]:
+        """The convolutions by their layers."""
+        return {op.layer: op for op in self.ops if isinstance(op, ShortConv)}
 
     @property
     def parameters(self) -> int:

@@ -4,8 +4,8 @@ Without this list a file of a known architecture would open and answer wrongly, 
 experts, or attends to later tokens. Settings that do not affect the arithmetic, and those not in this list, are
 ignored: real files have many. Names are GGUF's, without the architecture's prefix.
 
-`attention.sliding_window` is refused for olmo2 only: there it means OLMo 3, in which most layers have a window. Like
-llama.cpp, Sonata uses it in Gemma and ignores it in others.
+`attention.sliding_window` is refused for olmo2 and lfm2: there it means OLMo 3, in which most layers have a window, and
+a variant of LFM2 that was never published. Like llama.cpp, Sonata uses it in Gemma and ignores it in others.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     check("rope.dimension_count_swa", rotated)
     if architecture == "granite":  # llama.cpp takes this as whether anything rotates
         check("rope.scaling.finetuned", 1)
-    if architecture == "olmo2":
+    if architecture in ("olmo2", "lfm2"):
         check("attention.sliding_window", 0)
     if architecture != "gemma3":
         check("rope.freq_base_swa", metadata.get(f"{architecture}.rope.freq_base", 10000.0))

@@ -12,7 +12,12 @@ import numpy as np
 PERMUTED = ("llama", "smollm3", "granite")
 """In files of these architectures, rows of q and k that rotate together are neighbours, not half a head apart."""
 
-_OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+_OUTSIDE = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "model.embedding_norm": "token_embd_norm",
+    "lm_head": "output",
+}
 _EVERYWHERE = {
     "self_attn.o_proj": "attn_output",
     "mlp.down_proj": "ffn_down",
@@ -39,7 +44,21 @@ _GLM4 = {
     "post_self_attn_layernorm": "post_attention_norm",
     "post_mlp_layernorm": "post_ffw_norm",
 }
+_LFM2 = {
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "self_attn.out_proj": "attn_output",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv",
+    "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.w2": "ffn_down",
+}
 _BLOCKS = {
+    "lfm2": _ATTENTION | _LFM2,
     "llama": _LLAMA,
     "smollm3": _LLAMA,
     "granite": _LLAMA,
@@ -55,8 +74,8 @@ _BLOCKS = {
 
 _BACK = {architecture: {theirs: name for name, theirs in block.items()} for architecture, block in _BLOCKS.items()}
 _OUTSIDE_BACK = {theirs: name for name, theirs in _OUTSIDE.items()}
-_MODULE = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.([a-z_.]+)")
-_FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
+_MODULE = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.([a-z_.]+[123]?)")
+_FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_.]+)")
 
 
 def file_module(module: str, architecture: str, layers: int) -> str | None:

@@ -2,6 +2,10 @@
 
 Layers with the same window share a table. A table of layers with a window gives back the pages that no later position
 sees, and uses them again.
+
+Convolutions have no keys: a page keeps their last rows (`kept_rows`), that of its position p at p % rows. A position
+reads the rows before it, in its page or at the end of the page before. A page's end is always there. Within a page a
+sequence can continue only near the last position that was written (docs/decisions/0107-state-in-pages.md).
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ PAGE = 64
 
 FIRST_PAGES = 16
 """Pages that a pool begins with."""
+
+REWIND = 8
+"""The positions that can be taken back within a page of a model with convolutions: all rows of a pass with guesses."""
 
 TIER_SHIFT = 24
 """The bits of a page's number within its tier. The bits above are the tier (0 for hot pages)."""
@@ -46,6 +53,17 @@ def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:
         if isinstance(op, Attention):
             groups.setdefault(kept_window(op.window, context_length), []).append(op.layer)
     return groups
+
+
+def sight_of(graph: Graph) -> int:
+    """The most positions before its own of which a convolution reads rows; 0 without convolutions."""
+    return max((op.taps - 1 for op in graph.convolutions.values()), default=0)
+
+
+def kept_rows(graph: Graph) -> int:
+    """The rows of each convolution in a page: those that a position REWIND before the last one reads, and all after."""
+    sight = sight_of(graph)
+    return sight + REWIND if sight else 0
 
 
 def kept_window(window: int, context_length: int) -> int:
@@ -76,11 +94,14 @@ def most_pages(window: int, context_length: int) -> int:
 class PageTable:
     """`rows[slot, position // PAGE]` is the page of a sequence's position: uint32 (slots, pages_per_slot).
 
-    If the sequence holds no page there, the number means nothing. `window` is that of `layer_groups`.
+    If the sequence holds no page there, the number means nothing. `window` is that of `layer_groups`, `sight` that of
+    `sight_of` if the pages have rows of convolutions.
     """
 
-    def __init__(self, slots: int, context_length: int, window: int = 0) -> None:
-        self.window = window
+    def __init__(self, slots: int, context_length: int, window: int = 0, sight: int = 0) -> None:
+        self.window, self.sight = window, sight
+        self._written: dict[int, int] = {}
+        """With a `sight`: the positions of each page, from its first on, that may have been written."""
         self.pages_per_slot = pages_of(context_length)
         self.most = slots * self.pages_per_slot
         """The most pages that the table grows to."""
@@ -134,6 +155,8 @@ class PageTable:
         moves = {page: new for page, new in moves.items() if page in self._references}  # others are gone since
         for page, new in moves.items():
             self._references[new] = self._references.pop(page)
+            if page in self._written:
+                self._written[new] = self._written.pop(page)
         for slot, held in enumerate(self._held):
             for at, page in enumerate(held):
                 if page in moves:
@@ -167,6 +190,8 @@ class PageTable:
         for place in range(self._first[slot] + len(held), pages_of(length)):
             held.append(self.new_page())
             self._write(slot, place, held[-1])
+        if self.sight:
+            self._note_written(slot, first, length)
 
     def release(self, slot: int, length: int) -> None:
         """Take back the pages that only positions from `length` on use."""
@@ -212,6 +237,8 @@ class PageTable:
     def replace(self, slot: int, place: int, page: int) -> None:
         """Replace the page at this place in a sequence's row with a page of `new_page`."""
         held, at = self._held[slot], place - self._first[slot]
+        if held[at] in self._written:
+            self._written[page] = self._written[held[at]]
         self.drop([held[at]])
         held[at] = page
         self._write(slot, place, page)
@@ -230,13 +257,21 @@ class PageTable:
                 (self._free_demoted[tier] if (tier := tier_of(page)) else self._free).append(page)
 
     def whole(self, slot: int, position: int) -> int:
-        """The position from which a sequence can continue if its positions before `position` are stored. A demoted page
-        is not written, so this may be the position where that page begins."""
+        """The position from which a sequence can continue if its positions before `position` are stored: this one, or
+        that where its page begins (`continues`)."""
         place, begin = position // PAGE, self._first[slot]
         held = self._held[slot]
-        if position % PAGE and begin <= place < begin + len(held) and tier_of(held[place - begin]):
+        if begin <= place < begin + len(held) and not self.continues(held[place - begin], position % PAGE):
             return place * PAGE
         return position
+
+    def continues(self, page: int, offset: int) -> bool:
+        """True if a sequence can continue at this offset in a page whose positions before it are stored. A demoted page
+        is not written; rows of convolutions may have been overwritten by those of later positions."""
+        if not offset:
+            return True
+        lost = self._written.get(page, 0) - self.sight - REWIND if self.sight else 0
+        return not tier_of(page) and lost <= max(offset - self.sight, 0)
 
     def aged(self, slot: int, stored: int, policy: TierPolicy) -> list[tuple[int, Tier]]:
         """The pages of a sequence that the policy wants in a lower tier, with that tier, if `stored` positions are
@@ -289,6 +324,12 @@ class PageTable:
     def _write(self, slot: int, place: int, page: int) -> None:
         self.rows[slot, place] = page
         self.changed.add(slot)
+
+    def _note_written(self, slot: int, first: int, length: int) -> None:
+        """Note which positions of its pages a sequence writes if it runs positions first .. length - 1."""
+        for place in range(first // PAGE, pages_of(length)):
+            page, end = self._held[slot][place - self._first[slot]], min(length - place * PAGE, PAGE)
+            self._written[page] = max(end, self._written.get(page, 0) if first > place * PAGE else 0)
 
     def _ends_near(self, place: int, page: int) -> bool:
         """True if the page is among the last pages of a sequence, which the sequence may write."""

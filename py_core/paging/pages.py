@@ -109,6 +109,9 @@ class Pages:
         self.slots.at_work = {sequence.number for sequence in sequences}
         for sequence in sequences:
             self.take_slot(sequence, rows)
+            if self.table:
+                # Steps that nobody waited for may have overwritten rows of convolutions.
+                sequence.stored = self.table.whole(sequence.slot, sequence.stored)
 
     def take_slot(self, sequence: TokenSequence, rows: int = 1) -> None:
         """Give the sequence a slot, and those of its pages that are still kept."""

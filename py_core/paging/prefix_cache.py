@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.paging.page_table import PAGE, PageTable, pages_of, tier_of
+from py_core.paging.page_table import PAGE, PageTable, pages_of
 from py_core.paging.radix_tree import RadixTree
 from py_core.token_sequence import TokenSequence
 
@@ -22,10 +22,10 @@ class PrefixCache:
         self.tree = RadixTree()
 
     def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """The pages that tokens may begin with, and the number of tokens they cover. Demoted pages are used only as a
-        whole."""
+        """The pages that tokens may begin with, and the number of tokens they cover. Some pages are used only as a
+        whole (`PageTable.continues`)."""
         pages, found = self.tree.match(adapter, tokens)
-        if pages and found % PAGE and tier_of(pages[-1]):
+        if pages and not self._table.continues(pages[-1], found % PAGE):
             return pages[:-1], found // PAGE * PAGE
         return pages, found
 

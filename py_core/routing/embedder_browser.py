@@ -49,6 +49,6 @@ async def _rows(run: Any, texts: Sequence[Sequence[int]]) -> np.ndarray:
 def browser_embedder(embedder: Any) -> SentenceEmbedder:
     """The page's embedder, from web/routing/embedder.js. Raises WordPieceError or UnigramError if its tokenizer is
     damaged."""
-    is_multilingual = bool(embedder.isMultilingual)
+    is_multilingual = bool(getattr(embedder, "isMultilingual", False))
     tokenizer = (Unigram if is_multilingual else WordPiece).from_json(embedder.tokenizer)
     return SentenceEmbedder(tokenizer, BrowserEncoder(embedder), is_multilingual=is_multilingual)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from py_core.models.graph import GLU, Activation, Add, Attention, Linear, RMSNorm, Rope, SoftCap, Value
+from py_core.models.graph import GLU, Activation, Add, Attention, Linear, RMSNorm, Rope, ShortConv, SoftCap, Value
 from py_core.models.rotation import Rotation
 
 
@@ -44,6 +44,15 @@ class PackedAttention:
     out: Value
     log_sums: Value
     attention: Attention
+
+
+@dataclass(frozen=True)
+class PackedConv:
+    """Like `ShortConv`, within a pack: no cache. The position before a row is that of the row before it in its own
+    sequence, or of the prefix's last row before the sequence's first."""
+
+    out: Value
+    conv: ShortConv
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,19 @@ class AttentionGradient:
 
 
 @dataclass(frozen=True)
+class ConvGradient:
+    """dx = db, dc and du side by side, given the gradient dy of the output of `forward`.
+
+    dc = dy * conv(z), db = dz * u, du = dz * b. dz of a row is the sum of weight[:, j] * dy * c over the rows that
+    read it.
+    """
+
+    dx: Value
+    dy: Value
+    forward: PackedConv
+
+
+@dataclass(frozen=True)
 class GLUGradient:
     """dgate = dy * up * activation'(gate), dup = dy * activation(gate)"""
 
@@ -146,10 +168,10 @@ class SoftCapGradient:
     plus: Value | None
 
 
-ForwardOp = Linear | LoraDown | LoraUp | RMSNorm | Rope | PackedAttention | GLU | Add | SoftCap
+ForwardOp = Linear | LoraDown | LoraUp | RMSNorm | Rope | PackedAttention | PackedConv | GLU | Add | SoftCap
 GradientOp = (
     LinearGradient | LoraUpGradient | LoraDownGradient | RMSNormGradient | RopeGradient | AttentionGradient
-    | GLUGradient | SoftCapGradient | Add
+    | ConvGradient | GLUGradient | SoftCapGradient | Add
 )  # fmt: skip
 
 
@@ -176,6 +198,10 @@ def values_read(op: ForwardOp | GradientOp) -> list[Value]:
             return [op.attention.q, op.attention.k, op.attention.v]
         case AttentionGradient():
             return [op.dout, op.forward.out, op.forward.log_sums, *values_read(op.forward)]
+        case PackedConv():
+            return [op.conv.x]
+        case ConvGradient():
+            return [op.dy, op.forward.conv.x]
     made = set(values_made(op))
     found = (getattr(op, field.name) for field in fields(op))
     return [value for value in found if isinstance(value, Value) and value not in made]
@@ -190,4 +216,6 @@ def values_made(op: ForwardOp | GradientOp) -> list[Value]:
             return [op.dq, op.dk, op.dv]
         case GLUGradient():
             return [op.dgate, op.dup]
+        case ConvGradient():
+            return [op.dx]
     return [op.out] if op.out is not None else []

@@ -12,9 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_core.adapters.parameters import ParameterLayout
-from py_core.models.graph import GLU, Add, Attention, Embedding, Graph, Linear, Op, RMSNorm, Rope, SoftCap, Value
+from py_core.models.graph import (
+    GLU,
+    Add,
+    Attention,
+    Embedding,
+    Graph,
+    Linear,
+    Op,
+    RMSNorm,
+    Rope,
+    ShortConv,
+    SoftCap,
+    Value,
+)  # fmt: skip
 from py_core.training.gradient_ops import (
     AttentionGradient,
+    ConvGradient,
     ForwardOp,
     GLUGradient,
     GradientOp,
@@ -25,6 +39,7 @@ from py_core.training.gradient_ops import (
     LoraUp,
     LoraUpGradient,
     PackedAttention,
+    PackedConv,
     RMSNormGradient,
     RopeGradient,
     SoftCapGradient,
@@ -126,6 +141,8 @@ class _Builder:
                     self._trained.add(op.out)
                 case Attention():
                     found.append(PackedAttention(op.out, self.new(op.num_attention_heads), op))
+                case ShortConv():
+                    found.append(PackedConv(op.out, op))
                 case Embedding():
                     raise ValueError("The graph has a second embedding.")
                 case _:
@@ -211,6 +228,8 @@ class _Builder:
                 return [GLUGradient(only(op.gate), only(op.up), dy, op.gate, op.up, op.activation)]
             case PackedAttention(attention=Attention(q=q, k=k, v=v)) if {q, k, v} & trained:
                 return [AttentionGradient(only(q), only(k), only(v), dy, op)]
+            case PackedConv(conv=conv) if conv.x in trained:
+                return [ConvGradient(only(conv.x), dy, op)]
         return []
 
 

@@ -27,12 +27,14 @@ from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backends.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.dying_host import DeviceGoes, WorkersDie
 from tests.backends.test_together import RULES
+from tests.models.architectures.variants import CONVOLUTIONS
 from tests.paging.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
 from tests.paging.test_page_transfer import Shelf
 from tests.paging.test_sequence_slots import with_little_memory
 from tests.speculation.test_speculation import Always, told_before
 from tests.tiny.adapters import drawn
 from tests.tiny.llama import TinyLlama
+from tests.tiny.models import Variant
 
 CONTEXT = 4 * PAGE
 SLOTS = 5
@@ -281,10 +283,16 @@ def counted(backend: PipelinedBackend, seen: Counter[str]) -> Iterator[None]:
         yield
 
 
+MODELS: dict[str, TinyLlama | Variant] = {
+    "llama": TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT),
+    "convolutions": CONVOLUTIONS.changed(max_position_embeddings=CONTEXT),
+}
+
+
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
-    return tiny.write(tmp_path_factory.mktemp("interleavings") / "tiny.gguf")
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = MODELS[getattr(request, "param", "llama")]
+    return model.write(tmp_path_factory.mktemp("interleavings") / "tiny.gguf")
 
 
 async def play(
@@ -322,7 +330,16 @@ async def play(
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
-    ("kind", "examples"), [("wasm", 2), pytest.param("wasm", 20, marks=pytest.mark.all), ("webgpu", 3)]
+    ("kind", "path", "examples"),
+    [
+        ("wasm", "llama", 2),
+        ("wasm", "convolutions", 2),
+        pytest.param("wasm", "llama", 20, marks=pytest.mark.all),
+        pytest.param("wasm", "convolutions", 20, marks=pytest.mark.all),
+        ("webgpu", "llama", 3),
+        ("webgpu", "convolutions", 3),
+    ],
+    indirect=["path"],
 )
 def test_whatever_happens_in_whatever_order_each_says_what_it_says_without_a_cache(
     kind: str, examples: int, path: Path, kernel_wasm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch

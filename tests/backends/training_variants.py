@@ -43,6 +43,8 @@ def training_variants() -> Iterator[Variant]:
         yield "glu_gradient", {}, False, {"N": 100, "GELU": add, "WORKGROUP": 64}
         rotation = {"PAIRS": 24 if add else 32, "INTERLEAVED": add}
         yield "rope_gradient", {}, False, {"HEADS": 9, "HEAD_DIM": 64, "WORKGROUP": 64, **rotation}
+    for name in ("packed_conv", "conv_gradient"):
+        yield name, {}, False, {"K": 576, "TAPS": 3, "WORKGROUP": 64}
     for rank in (3, 16):
         pair = {"N": 576, "RANK": rank, "B": rank == 3, "FIRST_ROW": 0, "SCALE": 2.0}
         yield "low_rank_down", {}, rank == 16, {**pair, "ADD": rank == 3}

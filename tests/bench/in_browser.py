@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -226,8 +227,9 @@ def preferred() -> Iterator[None]:
         group.rmdir()
 
 
-def browsers_cpu_seconds() -> float:
-    """CPU time so far of all browsers that this process started, with all of their processes. Linux; elsewhere nan."""
+def browser_processes() -> dict[int, int]:
+    """All processes of the browsers that this process started, by number: their ticks of CPU time, with those of
+    their children that ended. Linux; elsewhere none."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -235,13 +237,30 @@ def browsers_cpu_seconds() -> float:
             name, fields = path.read_text().split("(", 1)[1].rsplit(")", 1)
             parent, *rest = (int(field) for field in fields.split()[1:])
             children.setdefault(parent, []).append(int(path.parent.name))
-            ticks[int(path.parent.name)] = sum(rest[9:13]) if name.startswith("chrom") else 0  # ended children included
-    if not ticks:
-        return float("nan")
+            if name.startswith("chrom"):
+                ticks[int(path.parent.name)] = sum(rest[9:13])
     found = [os.getpid()]
     for pid in found:
         found += children.get(pid, [])
-    return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
+    return {pid: ticks[pid] for pid in found if pid in ticks}
+
+
+def browsers_cpu_seconds() -> float:
+    """CPU time so far of all browsers that this process started, with all of their processes. Linux; elsewhere nan."""
+    ticks = browser_processes()
+    return sum(ticks.values()) / os.sysconf("SC_CLK_TCK") if ticks else float("nan")
+
+
+def browsers_memory_mb() -> float:
+    """The memory of the tabs of all browsers that this process started, and of what draws for them, in MB; of shared
+    pages each has its share. Linux; elsewhere nan."""
+    held = 0
+    for pid in (found := browser_processes()):
+        with contextlib.suppress(OSError):
+            folder = Path("/proc", str(pid))
+            if re.search(r"--type=(renderer|gpu-process)", (folder / "cmdline").read_text()):
+                held += int(re.findall(r"\nPss:\s+(\d+)", (folder / "smaps_rollup").read_text())[0])
+    return held / 1024 if found else float("nan")
 
 
 def processor() -> str:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.chat.conversation import Conversation
-from app.generation.answer_settings import PRESETS, AnswerSettings, answer_settings, sampling_of
+from app.generation.answer_settings import (
+    LARGE,
+    PRESETS,
+    AnswerSettings,
+    answer_settings,
+    kept_from_loops,
+    sampling_of,
+)
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.protocol import Done
@@ -99,3 +107,11 @@ async def test_a_policy_that_cannot_be_read_stands_in_no_answers_way(runtime: Ru
 def test_each_preset_has_a_name_and_a_part_of_the_fields_is_enough() -> None:
     assert [sampling_of(name) for name in PRESETS] == list(PRESETS.values())
     assert sampling_of('{"top_k": 3}') == SamplingParams(top_k=3)
+
+
+def test_only_a_small_model_gets_a_penalty_that_nobody_asked_for() -> None:
+    drawn = SamplingParams(temperature=0.5)
+    assert kept_from_loops(drawn, LARGE - 1) == replace(drawn, frequency_penalty=0.2)
+    assert kept_from_loops(drawn, LARGE) == drawn
+    own = replace(drawn, repetition_penalty=1.1)
+    assert kept_from_loops(own, LARGE - 1) == own

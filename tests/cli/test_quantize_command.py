@@ -82,6 +82,12 @@ def test_rows_that_are_no_whole_blocks_get_another_format(mixture, columns, usua
     assert chosen["output.weight"].name == output
 
 
+@pytest.mark.parametrize("mixture", ["Q8_0", "mixed"])
+def test_a_convolution_stays_in_float32(mixture: str) -> None:
+    conv = TensorInfo("blk.0.shortconv.conv.weight", (256, 3), FORMATS["F32"], 0, 0)
+    assert choose_formats({conv.name: conv, **model_of(2)}, mixture)[conv.name].name == "F32"
+
+
 def test_mixed_keeps_attention_in_halves_and_the_mlp_in_four_bits() -> None:
     chosen = choose_formats(model_of(2), "mixed")
     assert {chosen[f"blk.0.{name}.weight"].name for name in ("attn_q", "attn_v")} == {"F16"}

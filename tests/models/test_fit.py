@@ -32,8 +32,11 @@ from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
+from py_core.paging.page_table import REWIND
+from py_core.paging.tiers import Tier
 from py_core.token_sequence import TokenSequence
 from tests.cli.command_line import assert_sentence, printed, sonata
+from tests.models.architectures.variants import CONVOLUTIONS
 from tests.models.large_model import write_large
 
 GB = 10**9
@@ -67,6 +70,17 @@ async def test_the_kernels_take_as_much_memory_as_was_told(model_path: Path, rea
     model.backend.pages.take_slot(sequence := model.backend.new_sequence())
     await model.backend.pages.reserve(sequence.slot, 0, tokens)
     assert real.at(tokens).total == pytest.approx(host.reserved, rel=0.02)
+    model.close()
+
+
+async def test_rows_of_convolutions_are_part_of_the_pages(tmp_path: Path) -> None:
+    path, context = CONVOLUTIONS.write(tmp_path / "tiny.gguf"), CONVOLUTIONS.config["max_position_embeddings"]
+    need = await need_of(path, "wasm")
+    model = await load_model(FileSource(path), partial(load_wasm, WasmtimeHost(kernel_path())), native_renderer())
+    model.backend.pages.take_slot(sequence := model.backend.new_sequence())
+    await model.backend.pages.reserve(sequence.slot, 0, context)
+    assert need.at(context).pages == model.backend.pages.store.there(Tier.HOT)
+    assert need.rows_page >= 2 * (REWIND + 2) * CONVOLUTIONS.config["hidden_size"] * 4
     model.close()
 
 

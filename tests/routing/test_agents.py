@@ -237,11 +237,11 @@ def test_an_added_agent_comes_last_and_brings_its_examples() -> None:
 
 
 def test_an_edit_changes_only_what_is_given() -> None:
-    changes = edit_agent(SHIPPED, no_changes(), "coder", {"title": "Hacker", "sampling": {"temperature": 0.7}})
-    before, after = _find(no_changes(), "coder"), _find(changes, "coder")
-    assert (after.title, after.sampling.temperature) == ("Hacker", 0.7)
-    assert after.sampling.frequency_penalty == before.sampling.frequency_penalty != SamplingParams().frequency_penalty
-    assert after.system_prompt == before.system_prompt
+    shipped = [{**entry, "sampling": {"frequency_penalty": 0.3}} for entry in SHIPPED]
+    changes = edit_agent(shipped, no_changes(), "coder", {"title": "Hacker", "sampling": {"temperature": 0.7}})
+    after = next(agent for agent in current_agents(shipped, changes) if agent.id == "coder")
+    assert (after.title, after.sampling) == ("Hacker", SamplingParams(temperature=0.7, frequency_penalty=0.3))
+    assert after.system_prompt == _find(no_changes(), "coder").system_prompt
 
 
 def test_an_edited_agent_follows_the_next_version_in_what_was_left_alone() -> None:

@@ -100,7 +100,7 @@ class Tensor:
 
 
 def _form(variant: Variant, gguf_name: str, dimensions: int) -> BlockFormat:
-    other = "F32" if dimensions == 1 else variant.format
+    other = "F32" if dimensions == 1 or gguf_name.endswith("shortconv.conv.weight") else variant.format
     return FORMATS[variant.formats.get(gguf_name.removesuffix(".weight").split(".")[-1], other)]
 
 
@@ -129,6 +129,26 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
     yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), spread)
     for layer in range(c["num_hidden_layers"]):
         block, file_block = f"model.layers.{layer}", f"blk.{layer}"
+        if architecture == "lfm2":
+            yield norm(f"{block}.operator_norm", f"{file_block}.attn_norm")
+            if c["layer_types"][layer] == "conv":
+                mixer, taps = f"{block}.conv", c["conv_L_cache"]
+                yield from linear(f"{mixer}.in_proj", f"{file_block}.shortconv.in_proj", (3 * hidden, hidden), False)
+                yield Tensor(f"{mixer}.conv.weight", f"{file_block}.shortconv.conv.weight", (hidden, 1, taps), 0.7)
+                yield from linear(f"{mixer}.out_proj", f"{file_block}.shortconv.out_proj", (hidden, hidden), False)
+            else:
+                mixer = f"{block}.self_attn"
+                for part, width in (("q", q), ("k", kv), ("v", kv)):
+                    yield from linear(f"{mixer}.{part}_proj", f"{file_block}.attn_{part}", (width, hidden), False)
+                yield norm(f"{mixer}.q_layernorm", f"{file_block}.attn_q_norm", head)
+                yield norm(f"{mixer}.k_layernorm", f"{file_block}.attn_k_norm", head)
+                yield from linear(f"{mixer}.out_proj", f"{file_block}.attn_output", (hidden, q), False)
+            yield norm(f"{block}.ffn_norm", f"{file_block}.ffn_norm")
+            for part, name, shape in (
+                ("w1", "ffn_gate", (ffn, hidden)), ("w3", "ffn_up", (ffn, hidden)), ("w2", "ffn_down", (hidden, ffn)),
+            ):  # fmt: skip
+                yield from linear(f"{block}.feed_forward.{part}", f"{file_block}.{name}", shape, False)
+            continue
         attention, mlp = f"{block}.self_attn", f"{block}.mlp"
         biased = c.get("attention_bias", False)
         if architecture != "olmo2":
@@ -166,7 +186,9 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
             yield norm(f"{block}.post_feedforward_layernorm", f"{file_block}.post_ffw_norm")
         elif architecture == "glm4":
             yield norm(f"{block}.post_mlp_layernorm", f"{file_block}.post_ffw_norm")
-    yield norm("model.norm", "output_norm")
+    yield (
+        norm("model.embedding_norm", "token_embd_norm") if architecture == "lfm2" else norm("model.norm", "output_norm")
+    )
     if not c["tie_word_embeddings"]:
         yield from linear("lm_head", "output", (c["vocab_size"], hidden), False)
 
@@ -234,8 +256,16 @@ def metadata(variant: Variant) -> dict[str, Any]:
         "feed_forward_length": c["intermediate_size"],
         "attention.head_count": c["num_attention_heads"],
         "attention.head_count_kv": c["num_key_value_heads"],
-        "attention.layer_norm_rms_epsilon": c["rms_norm_eps"],
+        "attention.layer_norm_rms_epsilon": c["norm_eps" if architecture == "lfm2" else "rms_norm_eps"],
     }
+    if architecture == "lfm2":
+        kinds = c["layer_types"]
+        heads = np.array([0 if kind == "conv" else c["num_key_value_heads"] for kind in kinds], np.int32)
+        values |= {
+            "attention.head_count_kv": heads,
+            "vocab_size": c["vocab_size"],
+            "shortconv.l_cache": c["conv_L_cache"],
+        }
     if "head_dim" in c:
         values |= {"attention.key_length": c["head_dim"], "attention.value_length": c["head_dim"]}
     if architecture != "gemma2":
@@ -301,6 +331,8 @@ def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
     for tensor in tensors(variant):
         rows = values[tensor.name]
         part = tensor.gguf_name.split(".")[-2]
+        if part == "conv":
+            rows = rows.reshape(len(rows), -1)
         if variant.architecture in PERMUTED and part in heads:
             rows = neighbours_rotate(rows, heads[part])
         if tensor.norm and variant.architecture.startswith("gemma"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,18 @@ LENGTHS = (25, 9, 17)
 STEPS = 10
 
 
-def _short(like: str, matrices: str) -> Variant:
-    changed = VARIANTS[like].changed(num_hidden_layers=2)
+def _short(like: str, matrices: str, **config: Any) -> Variant:
+    changed = VARIANTS[like].changed(num_hidden_layers=2, **config)
     return replace(changed, format=matrices, padding=0)
 
 
-CASES = {"llama": _short("llama", "Q4_1"), "qwen2": _short("qwen2", "Q8_0"), "gemma2": _short("gemma2", "F32")}
-"""Settings with two layers: gemma2's first layer has a window."""
+CASES = {
+    "llama": _short("llama", "Q4_1"),
+    "qwen2": _short("qwen2", "Q8_0"),
+    "gemma2": _short("gemma2", "F32"),
+    "lfm2": replace(_short("lfm2", "F32", layer_types=["conv", "full_attention"]), embedding_spread=0.2),
+}
+"""Settings with two layers: gemma2's first layer has a window, lfm2's a convolution."""
 
 
 @dataclass(frozen=True)

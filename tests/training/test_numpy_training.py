@@ -17,7 +17,7 @@ from py_core.models.registry import describe_model
 from py_core.training.session import AdamW, Pack, Training, TrainingState, check_pack
 from tests.models.architectures.variants import VARIANTS
 
-NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "glm4", "granite"]
+NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "glm4", "granite", "lfm2"]
 VOCABULARY = 100
 
 
@@ -85,7 +85,7 @@ async def test_the_gradient_is_the_slope_of_the_loss(name: str, only: str, tmp_p
         assert all(np.abs(view).max() > 0 for view in views), f"{tensor} has a gradient"
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", "lfm2"])
 async def test_a_pack_is_what_its_sequences_are_alone(name: str, tmp_path: Path) -> None:
     backend, graph = await opened(name, tmp_path)
     layout = parameter_layout(graph, 2, 1.0)

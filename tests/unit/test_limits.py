@@ -226,6 +226,9 @@ def test_a_multiplier_that_no_model_has_is_named(headers: Callable[[str], GGUFHe
         ("glm4", "nextn_predict_layers", 1),
         ("granite", "rope.scaling.finetuned", False),
         ("granite", "expert_count", 8),
+        ("lfm2", "attention.sliding_window", 4096),
+        ("lfm2", "attention.head_count_kv", np.array([0, 2, 4])),
+        ("qwen3", "attention.head_count_kv", np.array([0, 2, 2])),
     ],
 )
 def test_a_setting_that_changes_the_answers_and_is_not_followed_is_named(

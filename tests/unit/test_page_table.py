@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.models.graph import Graph
 from py_core.paging import page_table
-from py_core.paging.page_table import PAGE, PageTable, layer_groups, most_pages
+from py_core.paging.page_table import PAGE, REWIND, PageTable, layer_groups, most_pages
 
 SLOTS, CONTEXT, SLACK = 3, 40 * PAGE, 5 * PAGE
 
@@ -84,3 +85,78 @@ def test_layers_share_a_table_by_what_they_keep() -> None:
     assert layer_groups(graph, CONTEXT) == {50: [0, 2], 0: [1], 2000: [3], 1000: [4]}
     # A window that is, with its slack, as long as the context returns no pages.
     assert layer_groups(graph, 1320) == {50: [0, 2], 0: [1, 3, 4]}
+
+
+SIGHT = 2
+ROWS = SIGHT + REWIND
+
+
+def test_near_the_last_position_that_was_written_a_sequence_continues_there() -> None:
+    assert REWIND >= MAX_LOGIT_ROWS
+    table = PageTable(SLOTS, CONTEXT, sight=SIGHT)
+    table.take(0, 0, 100)
+    least = 100 - REWIND
+    assert [table.whole(0, position) for position in (100, least, least - 1)] == [100, least, PAGE]
+    table.add_capacity(8)
+    table.adopt(1, table.held(0))
+    table.replace(1, 1, table.new_page())  # as a copy
+    table.take(1, 95, 96)
+    assert [table.whole(1, position) for position in (96, least, least - 1)] == [96, least, PAGE]
+    least = PAGE - REWIND
+    assert [table.whole(0, position) for position in (PAGE, least, least - 1)] == [PAGE, least, 0]
+    table.take(0, PAGE, PAGE + 1)  # from its beginning on, the page is another one
+    assert table.whole(0, PAGE + 1) == PAGE + 1
+
+
+STATE_STEPS = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(["reads", "reads", "runs ahead", "goes back", "branches"]),
+    st.integers(1, ROWS) | st.integers(1, ROWS) | st.integers(1, 3 * PAGE),
+)
+
+
+@given(st.lists(STATE_STEPS, min_size=20, max_size=40))
+def test_each_row_of_a_convolution_finds_those_before_it(steps: list[tuple[int, str, int]]) -> None:
+    table = PageTable(SLOTS, CONTEXT, sight=SIGHT)
+    kept: dict[tuple[int, int], int] = {}
+    """Which run of a position wrote each row: by page and place in it."""
+    runs: list[list[int]] = [[] for _ in range(SLOTS)]
+    """The run that each stored position of a sequence should be."""
+    number = 0
+
+    def row(slot: int, position: int) -> tuple[int, int]:
+        return int(table.rows[slot, position // PAGE]), position % PAGE % ROWS
+
+    def room(slot: int, first: int, length: int) -> None:
+        while table.lacks(slot, first, length):
+            table.add_capacity(table.grown())
+        if (shared := table.others_page(slot, first)) is not None:
+            own = table.new_page()
+            kept.update({(own, at): kept[shared, at] for at in range(ROWS) if (shared, at) in kept})
+            table.replace(slot, first // PAGE, own)
+        table.take(slot, first, length)
+
+    for slot, what, count in steps:
+        mine, other = runs[slot], runs[1 - slot]
+        if what in ("reads", "runs ahead"):
+            first, length = len(mine), min(len(mine) + count, CONTEXT)
+            room(slot, first, length)
+            for position in range(first, length):
+                for before in range(max(0, position - SIGHT), position):
+                    assert kept[row(slot, before)] == mine[before]
+                number += 1
+                kept[row(slot, position)] = number
+                mine.append(number)
+            if what == "runs ahead":
+                del mine[first:]
+        elif what == "goes back":
+            del mine[max(0, len(mine) - count) :]
+        else:
+            length = max(0, len(other) - count)
+            pages = table.held(1 - slot)[: -(-length // PAGE)]
+            if pages and not table.continues(pages[-1], length % PAGE):
+                length = length // PAGE * PAGE
+            table.release(slot, 0)
+            table.adopt(slot, pages[: -(-length // PAGE)])
+            mine[:] = other[:length]
+        del mine[table.whole(slot, len(mine)) :]

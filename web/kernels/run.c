@@ -67,6 +67,7 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case TOKEN_SCORES: token_scores(op, &c); break;
       case COPY: copy(op, &c); break;
       case DEMOTE: demote(op, &c); break;
+      case SHORT_CONV: short_conv(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
       case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
       case SAMPLE: if (worker == 0) sample(op, state), result = (i32)state->rows[0].token; break;
@@ -78,4 +79,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 13; }
+u32 EXPORT(abi)(void) { return 14; }

@@ -22,7 +22,9 @@
   OPERATION(ADAMW, adamw) \
   OPERATION(ADD_FISHER, add_fisher) \
   OPERATION(CLEAR, clear) \
-  OPERATION(ADD_PULL, add_pull)
+  OPERATION(ADD_PULL, add_pull) \
+  OPERATION(PACKED_CONV, packed_conv) \
+  OPERATION(CONV_GRADIENT, conv_gradient)
 
 #define OPERATION(kind, function) void function(const Op *op, const Context *c);
 OPERATIONS

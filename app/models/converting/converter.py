@@ -27,6 +27,7 @@ from py_core.formats.safetensors import StoredArray
 from py_core.models.transformers_names import PERMUTED, file_module, neighbours_rotate
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
+_CONVOLUTION = ".shortconv.conv.weight"
 _IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.")
 
 
@@ -65,7 +66,9 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
 
     tensors = {
         name: StoredTensor(
-            array.shape, FORMATS[_format(name, array)], partial(_pieces, name, array, architecture, heads, count)
+            _shape(name, array),
+            FORMATS[_format(name, array)],
+            partial(_pieces, name, array, architecture, heads, count),
         )
         for name, array in weights.items()
     }
@@ -92,7 +95,7 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
 def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], architecture: str) -> dict[str, StoredArray]:
     """The tensors by their GGUF names, layer by layer."""
     gemma = architecture.startswith("gemma")
-    tied = gemma or config.get("tie_word_embeddings", False)
+    tied = gemma or config.get("tie_embedding", config.get("tie_word_embeddings", architecture == "lfm2"))
     weights: dict[str, StoredArray] = {}
     for given, array in stored.items():
         if any(part in given for part in _IGNORED):
@@ -121,8 +124,13 @@ def _place(name: str) -> tuple[int, int]:
     return (0 if parts[0] == "token_embd" else 2), 0
 
 
+def _shape(name: str, array: StoredArray) -> tuple[int, ...]:
+    """A convolution is stored with one input for each channel, which a file leaves out."""
+    return (array.shape[0], array.shape[-1]) if name.endswith(_CONVOLUTION) else array.shape
+
+
 def _format(name: str, array: StoredArray) -> str:
-    return "F32" if len(array.shape) < 2 or name.endswith("_norm.weight") else array.dtype
+    return "F32" if len(array.shape) < 2 or name.endswith(("_norm.weight", _CONVOLUTION)) else array.dtype
 
 
 def _one(data: bytes) -> list[bytes]:

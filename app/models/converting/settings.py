@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": "smollm3",
     "Olmo2ForCausalLM": "olmo2",
     "GraniteForCausalLM": "granite",
+    "Lfm2ForCausalLM": "lfm2",
 }
 """GGUF's names of the architectures that can be converted."""
 
@@ -79,8 +80,10 @@ def settings(config: Config, architecture: str) -> dict[str, Any]:
         if key not in found:
             raise ConvertError(f"config.json does not say {key}: download it again.")
     for key, value in found.items():
-        least = 0 if key == "attention.sliding_window" else 1
-        count = key in MAX_COUNTS and type(value) is int and least <= value <= MAX_COUNTS[key]
+        of_layers = isinstance(value, np.ndarray)
+        least = 0 if of_layers or key == "attention.sliding_window" else 1
+        counts = value.tolist() if isinstance(value, np.ndarray) else [value]
+        count = key in MAX_COUNTS and all(type(one) is int and least <= one <= MAX_COUNTS[key] for one in counts)
         other = key not in MAX_COUNTS and (isinstance(value, str) or 0 <= value <= MAX_ROPE_BASE)
         if not (count or other):
             raise ConvertError(f"config.json says {key} = {shown(value)}, which no model has: download it again.")
@@ -113,6 +116,8 @@ def _common(config: Config, architecture: str) -> dict[str, Any]:
         values |= _granite(config)
     if architecture == "gemma3":
         values |= _gemma3(config, rope)
+    if architecture == "lfm2":
+        values |= _lfm2(config)
     return values
 
 
@@ -182,6 +187,25 @@ def _granite(config: Config) -> dict[str, Any]:
         "logit_scale": "logits_scaling",
     }
     return {key: float(config[name]) for key, name in names.items() if config.get(name) is not None}
+
+
+def _lfm2(config: Config) -> dict[str, Any]:
+    if config.get("conv_bias"):
+        raise ConvertError("This lfm2 model has biases in its convolutions, which no file can say.")
+    layers, attends = range(config["num_hidden_layers"]), config.get("full_attn_idxs")
+    usual = ["conv" if attends is not None and layer not in attends else "full_attention" for layer in layers]
+    heads = [0 if kind == "conv" else config["num_key_value_heads"] for kind in config.get("layer_types") or usual]
+    width = config.get("block_ff_dim") or config["intermediate_size"]
+    if config.get("block_auto_adjust_ff_dim", True):
+        width = int((config.get("block_ffn_dim_multiplier") or 1.0) * int(2 * width / 3))
+        width = -(-width // config.get("block_multiple_of", 256)) * config.get("block_multiple_of", 256)
+    return {
+        "attention.head_count_kv": np.array(heads, np.int32),
+        "attention.layer_norm_rms_epsilon": float(config["norm_eps"]),
+        "feed_forward_length": width,
+        "shortconv.l_cache": config["conv_L_cache"],
+        "vocab_size": config["vocab_size"],
+    }
 
 
 def _phi3(config: Config) -> dict[str, Any]:

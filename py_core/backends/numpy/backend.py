@@ -30,7 +30,7 @@ from py_core.backends.checks import (
     pass_end,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
-from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, soft_cap
+from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, short_conv, soft_cap
 from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -90,20 +90,21 @@ class NumpyBackend:
         self._states: dict[int, _SequenceState] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
-        # As on the other backends: layers with windows keep few pages, and keep them hot.
-        self._tiers = tiers if not any(self._windows.values()) else None
+        # As on the other backends: layers with windows keep few pages, and keep them hot; so do convolutions.
+        self._tiers = tiers if not (any(self._windows.values()) or graph.convolutions) else None
 
     def memory(self) -> MemoryUse:
         weights = sum(weight.nbytes for weight in self._weights.values())
         pairs = [pair for one in self.adapters.sets.values() for pair in one.pairs.values()]
         adapters = sum(pair.a.nbytes + pair.b.nbytes for pair in pairs)
         logits = sum(state.logits.nbytes for state in self._states.values())
-        pages = sum(cache.kv.nbytes for state in self._states.values() for cache in state.caches.values())
+        states = self._states.values()
+        pages = sum(cache.kv.nbytes for state in states for cache in (*state.caches.values(), *state.rows.values()))
         return MemoryUse(weights, adapters, logits, {HOT: PageBytes(pages, 0, 0)})
 
     def new_sequence(self) -> TokenSequence:
         self._numbered += 1
-        self._states[self._numbered] = _SequenceState(self._config, self._windows)
+        self._states[self._numbered] = _SequenceState(self._config, self.graph, self._windows)
         self._sequences[self._numbered] = TokenSequence(self._numbered)
         return self._sequences[self._numbered]
 
@@ -281,7 +282,7 @@ class NumpyBackend:
                         values[op.x], self._rotations[op.rotation][positions], op.num_heads, op.interleaved
                     )
                 case ops.Attention():
-                    first, keys, kept_values = state.caches[op.layer].append(start, values[op.k], values[op.v])
+                    first, (keys, kept_values) = state.caches[op.layer].append(start, values[op.k], values[op.v])
                     values[op.out] = attention(
                         values[op.q],
                         keys,
@@ -293,6 +294,11 @@ class NumpyBackend:
                         op.window,
                     )
                     await asyncio.sleep(0)
+                case ops.ShortConv():
+                    values[op.out], z = short_conv(
+                        values[op.x], self._weights[op.weight], state.rows[op.layer].last(start, op.taps - 1)
+                    )
+                    state.rows[op.layer].append(start, z)
                 case _:
                     self._run_rows([op], values, self.adapters.sets.get(sequence.adapter))
         sequence.stored = stop
@@ -337,9 +343,12 @@ class NumpyBackend:
 class _SequenceState:
     """One sequence: the logits of its last tokens, and its keys and values, with a cache for each layer."""
 
-    def __init__(self, config: ModelConfig, windows: dict[int, int]) -> None:
+    def __init__(self, config: ModelConfig, graph: Graph, windows: dict[int, int]) -> None:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
-        self.caches = {layer: _Cache(config, window) for layer, window in windows.items()}
+        shape, context = (2, config.num_key_value_heads, config.head_dim), config.context_length
+        self.caches = {layer: _Cache(shape, window, context) for layer, window in windows.items()}
+        self.rows = {layer: _Cache((1, 1, op.out.width), 0, context) for layer, op in graph.convolutions.items()}
+        """The rows of each convolution, all of them."""
         self.tiers: list[Tier] = []
         """The tiers of the pages that were demoted."""
 
@@ -354,32 +363,41 @@ class _SequenceState:
 
 
 class _Cache:
-    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim).
+    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim). A convolution has
+    one plane, of one head.
 
     The capacity doubles, up to the most that a sequence keeps. A `window` of 0 keeps everything.
     """
 
-    def __init__(self, config: ModelConfig, window: int) -> None:
+    def __init__(self, shape: tuple[int, int, int], window: int, context_length: int) -> None:
+        planes, *head = shape
         self.first = 0
-        self._window, self._most = window, PAGE * most_pages(window, config.context_length)
-        self.kv = np.zeros((2, 0, config.num_key_value_heads, config.head_dim), np.float32)
+        self._window, self._most = window, PAGE * most_pages(window, context_length)
+        self.kv = np.zeros((planes, 0, *head), np.float32)
 
     def sees(self, position: int) -> bool:
         """True if the cache has all that a row at `position` sees."""
         return not self._window or self.first <= max(0, position + 1 - self._window)
 
-    def append(self, start: int, k: np.ndarray, v: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
-        """Store k and v (M, kv_heads * head_dim) at position `start`.
+    def last(self, start: int, count: int) -> np.ndarray:
+        """The rows of the `count` positions before `start` in the only plane, 0 before the sequence: (count, width)."""
+        found = np.zeros((count, self.kv.shape[-1]), np.float32)
+        if there := min(count, start):
+            found[count - there :] = self.kv[0, start - there : start, 0]
+        return found
 
-        Returns the first position that is kept, and all keys and values from there to the new ones.
+    def append(self, start: int, *planes: np.ndarray) -> tuple[int, np.ndarray]:
+        """Store rows of each plane, k and v (M, kv_heads * head_dim), at position `start`.
+
+        Returns the first position that is kept, and the planes from there to the new rows.
         """
-        self.first, end = min(self.first, start), start + len(k)
+        self.first, end = min(self.first, start), start + len(planes[0])
         if end - self.first > self.kv.shape[1]:
             self._make_room(start, end)
         at, stop = start - self.first, end - self.first
-        self.kv[0, at:stop] = k.reshape(-1, *self.kv.shape[2:])
-        self.kv[1, at:stop] = v.reshape(-1, *self.kv.shape[2:])
-        return self.first, self.kv[0, :stop], self.kv[1, :stop]
+        for plane, rows in zip(self.kv, planes, strict=True):
+            plane[at:stop] = rows.reshape(-1, *plane.shape[1:])
+        return self.first, self.kv[:, :stop]
 
     def _make_room(self, start: int, end: int) -> None:
         """Drop what no position from `start` on sees, except some slack, and grow if that is not enough."""
@@ -388,6 +406,6 @@ class _Cache:
         capacity = self.kv.shape[1]
         if end - first > capacity:
             capacity = max(end - first, min(max(PAGE, 2 * end), self._most))
-        self.kv = np.zeros((2, capacity, *kept.shape[2:]), np.float32)
+        self.kv = np.zeros((len(kept), capacity, *kept.shape[2:]), np.float32)
         self.kv[:, : kept.shape[1]] = kept
         self.first = first

@@ -53,6 +53,38 @@ def attention_gradient(
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
+def rows_before(pack: Pack, distance: int) -> np.ndarray:
+    """The row at a distance before each in its sequence (`gradient_ops.PackedConv`): int (M,), below 0 for none."""
+    rows = np.arange(pack.rows)
+    found = rows - distance
+    return np.where((rows >= pack.prefix) & (found < pack.starts), found - pack.starts + pack.prefix, found)
+
+
+def packed_conv(x: np.ndarray, weight: np.ndarray, pack: Pack) -> np.ndarray:
+    """x (M, 3 width), weight (width, taps). Returns (M, width)."""
+    return np.split(x, 3, axis=1)[1] * _convolved(x, weight, pack)
+
+
+def conv_gradient(dy: np.ndarray, x: np.ndarray, weight: np.ndarray, pack: Pack) -> np.ndarray:
+    """Return dx of `packed_conv`."""
+    b, c, u = np.split(x, 3, axis=1)
+    dz, taps = np.zeros_like(b), weight.shape[1]
+    for j in range(taps):
+        rows = rows_before(pack, taps - 1 - j)
+        np.add.at(dz, rows[rows >= 0], (weight[:, j] * dy * c)[rows >= 0])
+    return np.concatenate([dz * u, dy * _convolved(x, weight, pack), dz * b], axis=1)
+
+
+def _convolved(x: np.ndarray, weight: np.ndarray, pack: Pack) -> np.ndarray:
+    b, _, u = np.split(x, 3, axis=1)
+    z, taps = b * u, weight.shape[1]
+    found = np.zeros_like(z)
+    for j in range(taps):
+        rows = rows_before(pack, taps - 1 - j)
+        found += weight[:, j] * np.where(rows[:, None] >= 0, z[rows], 0)
+    return found
+
+
 def rms_norm_gradient(dy: np.ndarray, x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     """dy and x (M, n), weight (n,), or (n / heads,) if each head of a row is normalized by itself."""
     heads, given = x.reshape(len(x), -1, len(weight)), dy.reshape(len(x), -1, len(weight)) * weight

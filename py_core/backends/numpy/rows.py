@@ -50,6 +50,15 @@ def attention(
     return np.einsum("kgmt,tkd->mkgd", scores, v, optimize=True).reshape(m, -1)
 
 
+def short_conv(x: np.ndarray, weight: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x (M, 3 width), weight (width, taps), past (taps - 1, width): z of the positions before. Returns the output and
+    z, (M, width) each; see `graph.ShortConv`."""
+    b, c, u = np.split(x, 3, axis=1)
+    z = b * u
+    rows, taps = np.concatenate([past, z]), weight.shape[1]
+    return c * sum(weight[:, j] * rows[j : j + len(x)] for j in range(taps)), z
+
+
 def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
     """cap * tanh(x / cap)"""
     return np.tanh(x / np.float32(cap)) * np.float32(cap)

@@ -11,8 +11,10 @@ import numpy as np
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.numpy.gradients import (
     attention_gradient,
+    conv_gradient,
     glu_gradient,
     packed_attention,
+    packed_conv,
     rms_norm_gradient,
     seen_rows,
     soft_cap_gradient,
@@ -183,6 +185,8 @@ class _PackRun:
                     q, k, v = values[attention.q], values[attention.k], values[attention.v]
                     seen = self._seen_rows(attention.window)
                     values[op.out], values[op.log_sums] = packed_attention(q, k, v, seen, attention)
+                case gradients.PackedConv(conv=conv):
+                    values[op.out] = packed_conv(values[conv.x], self._weights[conv.weight], self._pack)
                 case ops.GLU():
                     values[op.out] = glu(values[op.gate], values[op.up], op.activation)
                 case ops.Add():
@@ -221,6 +225,10 @@ class _PackRun:
                         values[op.dout], values[forward.out], values[forward.log_sums], values[attention.q],
                         values[attention.k], values[attention.v], self._seen_rows(attention.window), attention,
                     )  # fmt: skip
+                case gradients.ConvGradient(forward=packed):
+                    conv = packed.conv
+                    weight = self._weights[conv.weight]
+                    values[op.dx] = conv_gradient(values[op.dy], values[conv.x], weight, self._pack)
                 case gradients.GLUGradient():
                     found = glu_gradient(values[op.dy], values[op.gate], values[op.up], op.activation)
                     values[op.dgate], values[op.dup] = found

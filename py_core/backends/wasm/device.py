@@ -62,7 +62,8 @@ class WasmDevice:
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         self.capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
-        self.host, self.config, self.graph, self.tiers = host, config, graph, tiers
+        self.host, self.config, self.graph = host, config, graph
+        self.tiers = None if graph.convolutions else tiers
         self.lowering = ProgramLowering(host, config, graph, header.tensors, PRECISIONS[precision], MAX_ROWS, SLOTS)
         self.pages = self.lowering.pages
         self._sets = LoraSets(self.lowering)

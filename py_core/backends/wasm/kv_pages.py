@@ -4,6 +4,8 @@ Layers with the same window have a page table, and extents of their own, one aft
 layer's share of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
 part in which the extent begins) + the page's place in the extent. Demoted pages have extents of their own, of as many
 pages as fit (layout.py).
+
+The rows of convolutions (page_table.py) lie in parts behind those of the layers, [convolution][page][row].
 """
 
 from __future__ import annotations
@@ -29,7 +31,16 @@ from py_core.backends.wasm.layout import (
 )
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.paging.page_table import PAGE, TIER_SHIFT, PageTable, head_room, layer_groups, tier_of
+from py_core.paging.page_table import (
+    PAGE,
+    TIER_SHIFT,
+    PageTable,
+    head_room,
+    kept_rows,
+    layer_groups,
+    sight_of,
+    tier_of,
+)
 from py_core.paging.tiers import Tier
 
 
@@ -42,15 +53,19 @@ class _Group:
     pages: PageTable
     table: int
     extents: list[int]
+    parts: int
+    """The parts of an extent: one a layer, and those of convolutions."""
     demoted: dict[Tier, list[int]] = field(default_factory=lambda: {Tier.WARM: [], Tier.COLD: []})
 
 
 class _Place(NamedTuple):
-    """The place of a page: the first layer's first head, the bytes of a head, and the distance to the next head."""
+    """The place of a page: the first layer's first head, the bytes of a head, the distance to the next head, and the
+    number of heads of all layers. For its rows of convolutions: the first one's, their bytes and so on."""
 
     address: int
     nbytes: int
     step: int
+    pieces: int
 
 
 class KVPages:
@@ -64,8 +79,11 @@ class KVPages:
         self.part_bytes = EXTENT * self._heads * self._head_bytes
         self._head_dim, self._limbs = head_room(config.head_dim), limbs
         self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
+        self._convolutions = list(graph.convolutions)
+        (width,) = {op.out.width for op in graph.convolutions.values()} or (0,)
+        self._rows_bytes = kept_rows(graph) * width * 4
         self._state = state
-        self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)], state)))
+        self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)] * 2, state)))
         self._arena, self._parts = arena, 0
         self._free: dict[int, int] = {}
         """Parts that were given back: the number of consecutive parts, by the first."""
@@ -73,13 +91,16 @@ class KVPages:
         """Awaited before the memory grows by a number of bytes for something other than pages."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
-            pages = PageTable(slots, config.context_length, window)
-            group = _Group(layers, pages, arena.take(pages.rows.nbytes), [])
+            pages = PageTable(slots, config.context_length, window, 0 if window else sight_of(graph))
+            rows = EXTENT * len(self._convolutions) * self._rows_bytes if pages.sight else 0
+            parts = len(layers) + -(-rows // self.part_bytes)
+            group = _Group(layers, pages, arena.take(pages.rows.nbytes), [], parts)
             self._groups.append(group)
             extents = _extents(pages.capacity)
             self._add_extents(group, extents, self._parts)
-            self._parts += extents * len(layers)
+            self._parts += extents * parts
         self._group_of = {layer: group for group in self._groups for layer in group.layers}
+        self._group_of |= {layer: group for group in self._groups if group.pages.sight for layer in self._convolutions}
 
     @property
     def end(self) -> int:
@@ -92,6 +113,11 @@ class KVPages:
         The arena must be complete by then.
         """
         return self._arena.end + self._group_of[layer].layers.index(layer) * self.part_bytes
+
+    def rows(self, layer: int) -> int:
+        """Return the address from which kernels count the rows of a convolution, as `base`."""
+        group, number = self._group_of[layer], self._convolutions.index(layer)
+        return self._arena.end + len(group.layers) * self.part_bytes + number * EXTENT * self._rows_bytes
 
     def table(self, layer: int) -> int:
         """Return the address of a layer's page table."""
@@ -118,7 +144,7 @@ class KVPages:
 
     def limit(self, nbytes: int | None) -> None:
         if group := self._limited:
-            extents = None if nbytes is None else nbytes // (len(group.layers) * self.part_bytes)
+            extents = None if nbytes is None else nbytes // (group.parts * self.part_bytes)
             group.pages.limit(None if extents is None else EXTENT * extents)
 
     @property
@@ -128,7 +154,7 @@ class KVPages:
     @property
     def limited_bytes(self) -> int:
         group = self._limited
-        extents = len(group.extents) * len(group.layers) if group else 0
+        extents = len(group.extents) * group.parts if group else 0
         return (extents + sum(self._free.values())) * self.part_bytes
 
     @property
@@ -143,11 +169,11 @@ class KVPages:
             return {}
         moves = group.pages.moves(extents * EXTENT)
         for page, new in moves.items():
-            await self._copy(group, self._place(group, page), self._place(group, new))
+            await self._copy(self._places(group, page), self._places(group, new))
         group.pages.shrink(extents * EXTENT, moves)
         self._write_rows(group)
         for first in group.extents[extents:]:
-            self._put_back(first, len(group.layers))
+            self._put_back(first, group.parts)
         del group.extents[extents:]
         return moves
 
@@ -158,34 +184,39 @@ class KVPages:
         return only if only and not only.window else None
 
     def page_bytes(self, tier: Tier) -> int:
-        """Return the bytes of a page of all layers that share a table: [layer][kv head] as `read_page` gives it."""
-        return sum(len(group.layers) for group in self._groups) * self._heads * self._tier_bytes[tier]
+        """Return the bytes of a page of all layers that share a table, as `read_page` gives it: [layer][kv head], then
+        the rows of convolutions."""
+        return sum(nbytes for _, nbytes in self.tables(tier))
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
         """Return each table, and the bytes of a page of this tier in all of the table's layers."""
-        return [(group.pages, len(group.layers) * self._heads * self._tier_bytes[tier]) for group in self._groups]
+        rows = len(self._convolutions) * self._rows_bytes
+        return [
+            (group.pages, len(group.layers) * self._heads * self._tier_bytes[tier] + (rows if group.pages.sight else 0))
+            for group in self._groups
+        ]
 
     def there(self, tier: Tier) -> int:
         """Return the bytes of all pages of this tier, in use or not. The hot tier includes what was given back."""
         if tier is Tier.HOT:
             others = self.bytes_of_others + sum(self.there(each) for each in Tier if each is not Tier.HOT)
             return self._parts * self.part_bytes - others
-        return sum(len(group.demoted[tier]) * len(group.layers) for group in self._groups) * self.part_bytes
+        return sum(len(group.demoted[tier]) * group.parts for group in self._groups) * self.part_bytes
 
     @property
     def bytes_of_others(self) -> int:
         """Return the bytes that `take` gave and that were not given back."""
         extents = sum(
-            (len(group.extents) + sum(map(len, group.demoted.values()))) * len(group.layers) for group in self._groups
+            (len(group.extents) + sum(map(len, group.demoted.values()))) * group.parts for group in self._groups
         )
         return (self._parts - extents - sum(self._free.values())) * self.part_bytes
 
     async def read_page(self, page: int) -> bytes:
         """Return the bytes of a page of `shared_table`, in the kernels' own layout. Their number tells the tier."""
-        (group,), place, nbytes = self._groups, self._place(self._groups[0], page), self.page_bytes(tier_of(page))
-        between = await self._between(nbytes)
+        (group,), nbytes = self._groups, self.page_bytes(tier_of(page))
+        between, places = await self._between(nbytes), self._places(group, page)
         try:
-            await self._copy(group, place, _Place(between, place.nbytes, place.nbytes))
+            await self._copy(places, _side_by_side(between, places))
             return await self._host.read(between, nbytes)
         finally:
             self.give_back(between, nbytes)
@@ -199,8 +230,8 @@ class KVPages:
             between = await self._between(len(data))
             try:
                 self._host.write(between, data)
-                place = self._place(group, new)
-                await self._copy(group, _Place(between, place.nbytes, place.nbytes), place)
+                places = self._places(group, new)
+                await self._copy(_side_by_side(between, places), places)
             finally:
                 self.give_back(between, len(data))
         except BaseException:
@@ -256,32 +287,42 @@ class KVPages:
             return
         own = group.pages.new_page()
         try:
-            await self._copy(group, self._place(group, page), self._place(group, own))
+            await self._copy(self._places(group, page), self._places(group, own))
         except BaseException:
             group.pages.drop([own])
             raise
         group.pages.replace(slot, first // PAGE, own)
 
+    def _places(self, group: _Group, page: int) -> list[_Place]:
+        """Return the place of a page, and that of its rows of convolutions if it has any."""
+        places = [self._place(group, page)]
+        if group.pages.sight:
+            part, place = divmod(int(self._entries(group, np.array([page]))[0]), EXTENT)
+            rows = self.rows(self._convolutions[0]) + part * self.part_bytes + place * self._rows_bytes
+            places.append(_Place(rows, self._rows_bytes, EXTENT * self._rows_bytes, len(self._convolutions)))
+        return places
+
     def _place(self, group: _Group, page: int) -> _Place:
         entry, tier = int(self._entries(group, np.array([page]))[0]) % TIER_BIT, tier_of(page)
         part, place = divmod(entry, self._tier_pages[tier])
         nbytes = self._tier_bytes[tier]
-        return _Place(
-            self._arena.end + part * self.part_bytes + place * nbytes, nbytes, self._tier_pages[tier] * nbytes
-        )
+        address = self._arena.end + part * self.part_bytes + place * nbytes
+        return _Place(address, nbytes, self._tier_pages[tier] * nbytes, len(group.layers) * self._heads)
 
-    async def _copy(self, group: _Group, source: _Place, target: _Place) -> None:
-        """Copy a page of all heads of all layers."""
-        pieces = len(group.layers) * self._heads
-        copy = Op(OpKind.COPY, (source.address, target.address, source.nbytes, source.step, pieces, target.step))
-        self._host.write(self._copying, program_bytes([copy], self._state))
+    async def _copy(self, sources: Sequence[_Place], targets: Sequence[_Place]) -> None:
+        """Copy a page of all layers: all its pieces."""
+        copies = [
+            Op(OpKind.COPY, (source.address, target.address, source.nbytes, source.step, source.pieces, target.step))
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        self._host.write(self._copying, program_bytes(copies, self._state))
         await self._host.run(self._copying, 1)
 
     async def _new_demoted(self, group: _Group, tier: Tier) -> int:
         """Return a page of a lower tier, as `PageTable.new_demoted`. Raises BackendError when memory is out."""
         new = group.pages.new_demoted(tier)
         while new is None:
-            first = await self._claim(len(group.layers))
+            first = await self._claim(group.parts)
             group.demoted[tier].append(first)
             group.pages.add_demoted(tier, len(group.demoted[tier]) * self._tier_pages[tier])
             new = group.pages.new_demoted(tier)
@@ -335,22 +376,22 @@ class KVPages:
 
     async def _grow(self, group: _Group, extents: int) -> None:
         """Grow to `extents` extents of hot pages, from what was given back as far as possible."""
-        layers, wanted = len(group.layers), extents - len(group.extents)
-        given_back = sum(count // layers for count in self._free.values())
-        claimed = [await self._claim(layers) for _ in range(min(given_back, wanted))]
+        parts, wanted = group.parts, extents - len(group.extents)
+        given_back = sum(count // parts for count in self._free.values())
+        claimed = [await self._claim(parts) for _ in range(min(given_back, wanted))]
         if (new := wanted - len(claimed)) > 0:
             try:
-                first = await self._claim(new * layers)
+                first = await self._claim(new * parts)
             except BaseException:
                 for each in claimed:
-                    self._put_back(each, layers)
+                    self._put_back(each, parts)
                 raise
-            claimed += [first + number * layers for number in range(new)]
+            claimed += [first + number * parts for number in range(new)]
         group.extents.extend(claimed)
 
     def _add_extents(self, group: _Group, extents: int, first: int) -> None:
         """`first`: the part in which the first extent begins."""
-        group.extents.extend(first + number * len(group.layers) for number in range(extents))
+        group.extents.extend(first + number * group.parts for number in range(extents))
 
     def _entries(self, group: _Group, pages: np.ndarray) -> np.ndarray:
         """Return the entries of a table for numbers of pages: uint32 of the same shape."""
@@ -361,6 +402,15 @@ class KVPages:
                 begins = np.array(group.demoted[tier] if tier else group.extents, np.uint32)
                 entries[there] = begins[numbers[there] // size] * size + numbers[there] % size + tier * TIER_BIT
         return entries
+
+
+def _side_by_side(address: int, places: Sequence[_Place]) -> list[_Place]:
+    """Return places for the same pieces, one behind the other from `address` on."""
+    found = []
+    for place in places:
+        found.append(_Place(address, place.nbytes, place.nbytes, place.pieces))
+        address += place.nbytes * place.pieces
+    return found
 
 
 async def _nothing(nbytes: int) -> None: ...

@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 13
+ABI = 14
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -53,6 +53,7 @@ class OpKind(IntEnum):
     TOKEN_SCORES = 20
     COPY = 21
     DEMOTE = 22
+    SHORT_CONV = 23
 
 
 class Epilogue(IntEnum):
@@ -209,6 +210,24 @@ class AttentionLayer:
         return struct.pack("<9I2f7I", *sizes, *places, self.softcap, self.scale, *tiers, self.head_dim)
 
     BYTES = 72
+
+
+@dataclass(frozen=True)
+class RowsLayer:
+    """The place of a convolution's rows (`RowsLayer` in short_conv.c): a page's rows lie side by side, the pages of an
+    extent too. `place` is this layer's in extent 0."""
+
+    place: int
+    rows: int
+    extent_bytes: int
+    page_table: int
+    pages_per_slot: int
+
+    def packed(self) -> bytes:
+        sizes = (self.rows, self.extent_bytes, EXTENT, self.pages_per_slot)
+        return struct.pack("<6I", self.place, *sizes, self.page_table)
+
+    BYTES = 24
 
 
 @dataclass

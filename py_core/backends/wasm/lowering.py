@@ -30,6 +30,7 @@ from py_core.backends.wasm.layout import (
     Mode,
     Op,
     OpKind,
+    RowsLayer,
     activation_bytes,
     program_bytes,
     real_bits,
@@ -43,7 +44,7 @@ from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
-from py_core.paging.page_table import head_room, pages_of
+from py_core.paging.page_table import head_room, kept_rows, pages_of
 from py_core.training.gradient_ops import RopeGradient
 
 
@@ -88,7 +89,7 @@ class ProgramLowering:
         self._rows = take(-(-widest // 32) * 128 * host.most_workers)
         parts = -(-config.context_length // PART)
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
-        self._layers: dict[int, tuple[int, ops.Attention]] = {}
+        self._layers: dict[int, tuple[int, ops.Attention | ops.ShortConv]] = {}
         self._sites: list[LoraSite] | None = None
         """The changes that adapters may make to the operations lowered now; None if they may change nothing."""
         self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
@@ -250,6 +251,9 @@ class ProgramLowering:
             case ops.GLU():
                 pair = (values[op.gate], values[op.up], op.out.width)
                 return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))]
+            case ops.ShortConv():
+                taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
+                return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps))]
             case ops.Add():
                 return [Op(OpKind.ADD, (values[op.a], values[op.b], out, op.out.width))]
             case ops.SoftCap():
@@ -287,9 +291,7 @@ class ProgramLowering:
         q_norm: RMSNorm | None = None, k_norm: RMSNorm | None = None,
     ) -> list[Op]:  # fmt: skip
         """`places` are q, k and v and the lengths of their rows; `q` is the place of finished queries."""
-        if op.layer not in self._layers:
-            self._layers[op.layer] = self.arena.take(AttentionLayer.BYTES), op
-        address, _ = self._layers[op.layer]
+        address = self._described(op, AttentionLayer.BYTES)
         norms, eps = (0, 0), 0.0
         if q_norm and k_norm:
             assert q_norm.eps == k_norm.eps, "the kernel has one eps for both norms"
@@ -300,9 +302,19 @@ class ProgramLowering:
             Op(OpKind.ATTENTION, (q, out, self._parts, address)),
         ]
 
-    def _layer(self, op: ops.Attention) -> bytes:
-        """Pack the description of a layer's attention for the kernels."""
+    def _described(self, op: ops.Attention | ops.ShortConv, nbytes: int) -> int:
+        """Return the address of the description of a layer's pages, which is written once their place is known."""
+        if op.layer not in self._layers:
+            self._layers[op.layer] = self.arena.take(nbytes), op
+        return self._layers[op.layer][0]
+
+    def _layer(self, op: ops.Attention | ops.ShortConv) -> bytes:
+        """Pack the description of a layer's attention, or of its convolution, for the kernels."""
         pages = self.pages
+        if isinstance(op, ops.ShortConv):
+            per_slot = pages_of(self._config.context_length)
+            place = (pages.rows(op.layer), kept_rows(self._graph), pages.part_bytes)
+            return RowsLayer(*place, pages.table(op.layer), per_slot).packed()
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
             pages.base(op.layer), pages.part_bytes, pages.table(op.layer), pages_of(self._config.context_length),

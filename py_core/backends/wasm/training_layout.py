@@ -48,6 +48,8 @@ class TrainKind(IntEnum):
     ADD_FISHER = 82
     CLEAR = 83
     ADD_PULL = 84
+    PACKED_CONV = 85
+    CONV_GRADIENT = 86
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,8 @@ class TrainingLowering:
                 return [self._op(TrainKind.ATTENTION, *self._attention(attention), out, sums)], 0
         out = self._make(op.out)
         match op:
+            case gradients.PackedConv(conv=conv):
+                return [Op(TrainKind.PACKED_CONV, (*self._convolution(conv), out))], 0
             case ops.Linear():
                 matrix, first = self._matrix(op.weight, op.first_row, op.out.width)
                 bias = self._bias(op.bias, op.first_row, op.out.width)
@@ -300,6 +302,10 @@ class TrainingLowering:
                     self._op(TrainKind.ATTENTION_GRADIENT_Q, *layer, places[forward.out], sums, dout, dq, self._dots),
                     self._op(TrainKind.ATTENTION_GRADIENT_KV, *layer, sums, dout, self._dots, dk, dv),
                 ], 0
+            case gradients.ConvGradient(forward=forward):
+                return [
+                    Op(TrainKind.CONV_GRADIENT, (*self._convolution(forward.conv), places[op.dy], self._make(op.dx)))
+                ], 0
             case gradients.GLUGradient():
                 made = (self._make(op.dgate), self._make(op.dup), op.dy.width, ACTIVATIONS[op.activation])
                 return [Op(TrainKind.GLU_GRADIENT, (places[op.dy], places[op.gate], places[op.up], *made))], 0
@@ -317,6 +323,9 @@ class TrainingLowering:
 
     def _address(self, parameter: int) -> int:
         return self.parameters + 4 * parameter
+
+    def _convolution(self, op: ops.ShortConv) -> tuple[int, ...]:
+        return self._places[op.x], self._model.weights.taps(op.weight), op.out.width, op.taps, self.pack
 
     def _attention(self, op: ops.Attention) -> tuple[int, int, int, int]:
         heads, kv_heads = op.num_attention_heads, op.num_key_value_heads

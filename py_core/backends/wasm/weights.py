@@ -67,17 +67,26 @@ class PackedWeights:
     def matrix(self, parts: Sequence[TensorRows]) -> PackedMatrix:
         """Return these rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not
         read."""
+        info = self._tensors[parts[0].name]
+        if info.shape[1] % 4:
+            raise BackendError(
+                "wasm.columns",
+                "{name} is {columns} wide; the WASM kernels read multiples of 4 only.",
+                name=info.name,
+                columns=info.shape[1],
+            )
+        return self._packed(parts)
+
+    def taps(self, name: str) -> int:
+        """Return the address of a convolution's weights: floats, [4 channels][tap][channel]."""
+        self._check_float(name)
+        return self._packed([TensorRows(name, 0, self._tensors[name].shape[0])]).data
+
+    def _packed(self, parts: Sequence[TensorRows]) -> PackedMatrix:
         key = tuple(parts)
         if key not in self._matrices:
             info = self._tensors[parts[0].name]
             columns, rows = info.shape[1], sum(part.count for part in parts)
-            if columns % 4:
-                raise BackendError(
-                    "wasm.columns",
-                    "{name} is {columns} wide; the WASM kernels read multiples of 4 only.",
-                    name=info.name,
-                    columns=columns,
-                )
             nbytes = matrix_bytes(info.format, rows, columns)
             data = self._arena.take(nbytes)
             self.nbytes += nbytes
@@ -147,19 +156,23 @@ class PackedWeights:
                 if isinstance(part, int):
                     first += part
                     continue
+                self._check_float(part.name)
                 info = self._tensors[part.name]
-                if info.format.name != "F32":
-                    raise BackendError(
-                        "wasm.norm-format",
-                        "{name} is in {format}; the WASM kernels read norms and biases in F32 only.",
-                        name=part.name,
-                        format=info.format.name,
-                    )
                 offset = info.offset + 4 * part.first
                 self.jobs.append(RepackJob(offset, 4 * part.count, info.format.ggml_type, data, first, part.count, 1))
                 first += part.count
             self._vectors[key] = data
         return self._vectors[key]
+
+    def _check_float(self, name: str) -> None:
+        form = self._tensors[name].format
+        if form.name != "F32":
+            raise BackendError(
+                "wasm.norm-format",
+                "{name} is in {format}; the WASM kernels read norms and biases in F32 only.",
+                name=name,
+                format=form.name,
+            )
 
     def _repack(self, part: TensorRows, target: int, first: int) -> None:
         info = self._tensors[part.name]

@@ -44,6 +44,7 @@ from py_core.formats.source import WeightSource
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import kept_rows
 from py_core.paging.sequence_slots import SLOTS
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
@@ -71,7 +72,8 @@ class WebGPUDevice:
         settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
-        self.host, self._source, self.config, self.graph, self.tiers = host, source, config, graph, tiers
+        self.host, self._source, self.config, self.graph = host, source, config, graph
+        self.tiers = None if graph.convolutions else tiers
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning, self._settings = shapes, tuning, settings
         self.guesses = DeviceGuesses()
@@ -184,7 +186,8 @@ class WebGPUDevice:
     @property
     def page_format(self) -> str:
         tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
-        return f"webgpu float32, {self.pages.page_bytes}{tiers}"
+        rows = f", {count} rows" if (count := kept_rows(self.graph)) else ""
+        return f"webgpu float32, {self.pages.page_bytes}{rows}{tiers}"
 
     def write_state(self, data: bytes) -> None:
         self.host.write(self._buffers.state.buffer, 0, data)

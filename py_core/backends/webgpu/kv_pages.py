@@ -2,6 +2,8 @@
 
 Layers with the same window have a page table and a pool, which starts small and grows when it runs out. Its contents
 are copied on the GPU. Demoted pages lie in buffers of their own (demoted_pages.py).
+
+The rows of a convolution (page_table.py) have a buffer, too: [page][row].
 """
 
 from __future__ import annotations
@@ -19,13 +21,23 @@ from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.shaders import Constant
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.paging.page_table import PAGE, PageTable, layer_groups, pages_of, tier_of, with_room
+from py_core.paging.page_table import (
+    PAGE,
+    PageTable,
+    kept_rows,
+    layer_groups,
+    pages_of,
+    sight_of,
+    tier_of,
+    with_room,
+)
 from py_core.paging.tiers import Tier
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Layers with the same window: their pages, the table on the GPU, and the layers' buffers."""
+    """Layers with the same window: their pages, the table on the GPU, and the layers' buffers. Convolutions are among
+    the layers without a window."""
 
     pages: PageTable
     table: Binding
@@ -45,9 +57,15 @@ class KVPages:
         self._host = host
         config = with_room(config)
         self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
-        self._between = host.create_buffer(self.page_bytes, "a page that is copied")
-        groups = layer_groups(graph, config.context_length)
-        self._groups = [self._group(PageTable(slots, config.context_length, each), groups[each]) for each in groups]
+        rows = {layer: kept_rows(graph) * op.out.width * 4 for layer, op in graph.convolutions.items()}
+        self._between = host.create_buffer(max(self.page_bytes, *rows.values(), 0), "a page that is copied")
+        self._groups = []
+        self._nbytes: dict[int, int] = {}
+        """The bytes of a page in each layer."""
+        for window, group in layer_groups(graph, config.context_length).items():
+            pages = PageTable(slots, config.context_length, window, 0 if window else sight_of(graph))
+            self._nbytes |= dict.fromkeys(group, self.page_bytes) | (rows if pages.sight else {})
+            self._groups.append(self._group(pages, [*group, *rows] if pages.sight else group))
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
@@ -58,7 +76,7 @@ class KVPages:
     def binding(self, layer: int) -> Binding:
         """Return the pages of a layer."""
         group = self._group_of[layer]
-        return Binding(group.buffers[layer], 0, group.pages.capacity * self.page_bytes)
+        return Binding(group.buffers[layer], 0, group.pages.capacity * self._nbytes[layer])
 
     def table(self, layer: int) -> Binding:
         """Return the page table of a layer. It never moves."""
@@ -107,7 +125,7 @@ class KVPages:
         for group in self._groups:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
-                if capacity == group.pages.capacity or capacity * self.page_bytes > self._host.adapter.max_binding_size:
+                if capacity == group.pages.capacity or capacity > self._most(group):
                     raise BackendError(
                         "gpu.no-memory-left",
                         "The conversations need more memory than is free on this GPU. Start a new chat.",
@@ -120,9 +138,9 @@ class KVPages:
 
     def limit(self, nbytes: int | None) -> None:
         if group := self._limited:
-            most = self._host.adapter.max_binding_size // self.page_bytes
+            most = self._most(group)
             if nbytes is not None:
-                most = min(most, nbytes // (len(group.buffers) * self.page_bytes))
+                most = min(most, nbytes // self._bytes_of_all(group))
             group.pages.limit(most)
 
     @property
@@ -131,7 +149,7 @@ class KVPages:
 
     @property
     def limited_bytes(self) -> int:
-        return self._limited.pages.capacity * len(self._limited.buffers) * self.page_bytes if self._limited else 0
+        return self._limited.pages.capacity * self._bytes_of_all(self._limited) if self._limited else 0
 
     @property
     def _limited(self) -> _Group | None:
@@ -161,8 +179,8 @@ class KVPages:
         """Return the bytes of a page of `shared_table`, one layer after the other: their number tells the tier."""
         if self._demoted and (tier := tier_of(page)):
             return b"".join(await self._demoted.read(page, tier))
-        offset, buffers = page * self.page_bytes, self._groups[0].buffers.values()
-        parts = [self._host.read(buffer, offset, self.page_bytes) for buffer in buffers]
+        layers = [(buffer, self._nbytes[layer]) for layer, buffer in self._groups[0].buffers.items()]
+        parts = [self._host.read(buffer, page * nbytes, nbytes) for buffer, nbytes in layers]
         return b"".join(await asyncio.gather(*parts))
 
     async def write_page(self, page: int, data: bytes) -> None:
@@ -171,28 +189,30 @@ class KVPages:
         Raises BackendError when memory is out.
         """
         (group,) = self._groups
-        view, nbytes = memoryview(data), len(data) // len(group.buffers)
-        layers = [view[layer * nbytes : (layer + 1) * nbytes] for layer in range(len(group.buffers))]
-        tier = next(tier for tier in self.tiers if self._tier_bytes(tier) == nbytes)
+        view, first = memoryview(data), 0
+        tier = next(tier for tier in self.tiers if self._tier_bytes(group, tier) == len(data))
         if self._demoted and tier:
+            nbytes = len(data) // len(group.buffers)
+            layers = [view[layer * nbytes : (layer + 1) * nbytes] for layer in range(len(group.buffers))]
             new = self._new_demoted(group, tier)
             self._demoted.write(new, layers)
             group.pages.demote(page, new)
             self._write_rows(group)
             return
-        for buffer, part in zip(group.buffers.values(), layers, strict=True):
-            self._host.write(buffer, page * self.page_bytes, part)
+        for layer, buffer in group.buffers.items():
+            nbytes = self._nbytes[layer]
+            self._host.write(buffer, page * nbytes, view[first : first + nbytes])
+            first += nbytes
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
         """Return each table, and the bytes of a page of this tier in all of the table's layers."""
-        nbytes = self._tier_bytes(tier)
-        return [(group.pages, len(group.buffers) * nbytes) for group in self._groups]
+        return [(group.pages, self._tier_bytes(group, tier)) for group in self._groups]
 
     def there(self, tier: Tier) -> int:
         """Return the bytes of all pages of this tier, in use or not."""
         if self._demoted and tier:
             return self._demoted.there(tier)
-        return sum(group.pages.capacity * len(group.buffers) * self.page_bytes for group in self._groups)
+        return sum(group.pages.capacity * self._bytes_of_all(group) for group in self._groups)
 
     def release(self, slot: int, length: int) -> None:
         for group in self._groups:
@@ -201,9 +221,19 @@ class KVPages:
     def sees(self, slot: int, position: int) -> bool:
         return all(group.pages.sees(slot, position) for group in self._groups)
 
-    def _tier_bytes(self, tier: Tier) -> int:
-        """Return the bytes of a page of this tier in a layer."""
-        return self._demoted.page_bytes(tier) if self._demoted and tier else self.page_bytes
+    def _bytes_of_all(self, group: _Group) -> int:
+        """Return the bytes of a hot page in all layers of a group."""
+        return sum(self._nbytes[layer] for layer in group.buffers)
+
+    def _most(self, group: _Group) -> int:
+        """Return the most pages that a kernel can bind."""
+        return self._host.adapter.max_binding_size // max(self._nbytes[layer] for layer in group.buffers)
+
+    def _tier_bytes(self, group: _Group, tier: Tier) -> int:
+        """Return the bytes of a page of this tier in all layers of a group."""
+        if self._demoted and tier:
+            return len(group.buffers) * self._demoted.page_bytes(tier)
+        return self._bytes_of_all(group)
 
     def _new_demoted(self, group: _Group, tier: Tier) -> int:
         """As `PageTable.new_demoted`, if there is a page in the end. Raises BackendError when memory is out."""
@@ -226,10 +256,11 @@ class KVPages:
         group.pages.replace(slot, first // PAGE, own)
 
     def _copy_page(self, group: _Group, page: int, new: int) -> None:
-        for buffer in group.buffers.values():
+        for layer, buffer in group.buffers.items():
+            nbytes = self._nbytes[layer]
             # WebGPU cannot copy within a buffer.
-            self._host.copy(buffer, page * self.page_bytes, self._between, 0, self.page_bytes)
-            self._host.copy(self._between, 0, buffer, new * self.page_bytes, self.page_bytes)
+            self._host.copy(buffer, page * nbytes, self._between, 0, nbytes)
+            self._host.copy(self._between, 0, buffer, new * nbytes, nbytes)
 
     def _write_rows(self, group: _Group) -> None:
         """Bring the changed rows to the GPU."""
@@ -243,8 +274,8 @@ class KVPages:
     def _group(self, pages: PageTable, layers: list[int]) -> _Group:
         nbytes = pages.rows.nbytes
         table = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes)
-        size = pages.capacity * self.page_bytes
-        return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer in layers})
+        sizes = {layer: pages.capacity * self._nbytes[layer] for layer in layers}
+        return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer, size in sizes.items()})
 
     async def _resize(self, group: _Group, capacity: int) -> None:
         """Make buffers for `capacity` pages, with the contents of the old ones. They are replaced one after the other,
@@ -253,9 +284,9 @@ class KVPages:
 
         Raises BackendError if it has none.
         """
-        nbytes = min(capacity, group.pages.capacity) * self.page_bytes
         for layer, old in group.buffers.items():
-            new = self._host.create_buffer(capacity * self.page_bytes, PAGES)
+            nbytes = min(capacity, group.pages.capacity) * self._nbytes[layer]
+            new = self._host.create_buffer(capacity * self._nbytes[layer], PAGES)
             try:
                 await self._host.check()  # a browser reports only here that there is no room
             except BaseException:

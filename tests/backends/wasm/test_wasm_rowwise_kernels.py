@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.wasm.layout import ACTIVATIONS, Arena, Op, OpKind, real_bits
+from py_core.backends.wasm.layout import ACTIVATIONS, EXTENT, Arena, Op, OpKind, RowsLayer, real_bits
+from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
 from tests.backends.wasm.kernel_memory import ROOM, few, put, read, run
 
 seeds = st.integers(0, 2**32 - 1)
@@ -109,3 +110,21 @@ def test_pieces_are_copied_and_nothing_between_them(host, pieces, words, gap, ot
     got = read(host, target, *room.shape)
     np.testing.assert_array_equal(got[:, :size], source[:, :size])
     assert (got[:, size:] == SENTINEL).all()
+
+
+@given(m=rows, quads=st.integers(1, 9), taps=st.integers(2, 8), seed=seeds)
+@few
+def test_a_convolution_equals_numpy_and_keeps_its_rows(host, m, quads, taps, seed) -> None:
+    rng, arena, width = np.random.default_rng(seed), Arena(), 4 * quads
+    drawn = ConvolvedRows.drawn(rng, m, width, taps)
+    pages = put(host, arena, np.concatenate([drawn.kept, drawn.kept]))  # whole extents
+    layer = RowsLayer(pages, ROWS, EXTENT * ROWS * width * 4, put(host, arena, drawn.table), PAGES).packed()
+    weight = put(host, arena, drawn.weight.reshape(quads, 4, taps).swapaxes(1, 2))
+    out = room(host, arena, width)
+    arguments = (put(host, arena, drawn.x), out, width, weight, taps, put(host, arena, layer))
+    run(host, arena, [Op(OpKind.SHORT_CONV, arguments)], state_bytes([(0, *place) for place in drawn.places]))
+    expected, kept = drawn.expected()
+    got = read(host, out, ROOM, width)
+    np.testing.assert_allclose(got[:m], expected, rtol=1e-5, atol=1e-5)
+    assert (got[m:] == SENTINEL).all()
+    np.testing.assert_array_equal(read(host, pages, *kept.shape), kept)

@@ -26,7 +26,7 @@ from tests.models.architectures.variants import VARIANTS
 from tests.tiny.llama import TinyLlama
 from tests.training.test_numpy_training import packed, parameters
 
-NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "granite"]
+NAMES = ["llama", "llama-fused-qkv", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "granite", "lfm2"]
 
 
 async def opened(path: Path, host: WasmtimeHost, rank: int = 3) -> tuple[Pair, ParameterLayout, list[Training]]:

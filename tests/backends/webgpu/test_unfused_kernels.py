@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.paging.page_table import PAGE
+from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
 from tests.backends.variants import covering, named
 
 MAX_ROWS = 8
@@ -103,3 +104,20 @@ def test_keys_and_values_go_to_the_pages_of_their_positions(run_kernel, kv_heads
         page = expected[table[1, position // PAGE]]
         page[0, :, position % PAGE], page[1, :, position % PAGE] = k[row], v[row]
     np.testing.assert_array_equal(floats(out, *pool.shape), expected)
+
+
+@pytest.mark.parametrize(("width", "taps"), [(40, 3), (8, 2)])
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
+@few
+def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    drawn, y = ConvolvedRows.drawn(rng, m, width, taps), normal(rng, MAX_ROWS, width)
+    x = np.concatenate([drawn.x, normal(rng, MAX_ROWS - m, 3 * width)])
+    places = state_bytes([(0, position, slot) for position, slot in drawn.places]) + bytes(ROW_BYTES * (MAX_ROWS - m))
+    kept, out = run_kernel(
+        "short_conv", [places, x, drawn.weight, drawn.table, drawn.kept, y], (-(-width // 4 // 8), 1, 1),
+        MAX_ROWS=MAX_ROWS, K=width, TAPS=taps, ROWS=ROWS, PAGE=PAGE, MAX_PAGES=PAGES, WORKGROUP=8,
+    )  # fmt: skip
+    expected, rows = drawn.expected()
+    check(out, y, expected)
+    np.testing.assert_array_equal(floats(kept, *rows.shape), rows)

@@ -38,7 +38,8 @@ def mistakes(variant: Variant) -> list[Mistake]:
     """The mistakes that `variant` exists to catch, and those that its architecture invites."""
     c, architecture = variant.config, variant.architecture
     rope = c["rope_parameters"]
-    found = [Mistake("another epsilon", config={"rms_norm_eps": 1e-5}, below=NEAR_MISS)]
+    epsilon = "norm_eps" if architecture == "lfm2" else "rms_norm_eps"
+    found = [Mistake("another epsilon", config={epsilon: 1e-5}, below=NEAR_MISS)]
     if architecture in (*PERMUTED, "glm4"):
         found.append(Mistake("halves rotate", weights=lambda w: _reordered(variant, w, neighbours_rotate)))
     elif architecture != "phi3":
@@ -65,8 +66,16 @@ def mistakes(variant: Variant) -> list[Mistake]:
         names = ("embedding_multiplier", "residual_multiplier")
         found += [Mistake(f"no {name}", config={name: 1.0}) for name in names]
         found.append(Mistake("attention's usual scale", config={"attention_multiplier": 0.25}))
+    if architecture == "lfm2":
+        found += [Mistake(f"no norm of {part}", skipped=f"{part}_layernorm") for part in "qk"]
+        found += [
+            Mistake("no last norm", skipped="embedding_norm"),
+            Mistake("the taps of a convolution backwards", weights=_taps(lambda taps: taps[..., ::-1])),
+            Mistake("no first tap", weights=_taps(lambda taps: taps * (np.arange(taps.shape[-1]) > 0))),
+            Mistake("the gate is not the second third", weights=_rolled("in_proj.weight", 3)),
+        ]
     if architecture in ("phi3", "glm4"):
-        found += [Mistake("up above gate", weights=_swapped("gate_up_proj.weight")), *_of_partial_rope(rope)]
+        found += [Mistake("up above gate", weights=_rolled("gate_up_proj.weight", 2)), *_of_partial_rope(rope)]
     if architecture in ("gemma2", "gemma3"):
         found += _of_gemma(variant)
     if architecture == "smollm3":
@@ -166,9 +175,17 @@ def _zeroed(ending: str) -> Callable[[Weights], Weights]:
     }
 
 
-def _swapped(ending: str) -> Callable[[Weights], Weights]:
+def _rolled(ending: str, parts: int) -> Callable[[Weights], Weights]:
+    """The last of several stacked matrices comes first."""
     return lambda weights: {
-        name: np.roll(values, len(values) // 2, axis=0) if name.endswith(ending) else values
+        name: np.roll(values, len(values) // parts, axis=0) if name.endswith(ending) else values
+        for name, values in weights.items()
+    }
+
+
+def _taps(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: np.ascontiguousarray(change(values), np.float32) if name.endswith("conv.conv.weight") else values
         for name, values in weights.items()
     }
 

@@ -168,7 +168,23 @@ GRANITES = [
     ),
 ]  # fmt: skip
 
-VARIANTS = {variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES]}
+LFM2 = Variant(
+    "lfm2", "lfm2", "Lfm2",
+    {
+        **{key: value for key, value in SIZES.items() if key != "rms_norm_eps"},
+        "norm_eps": 0.1,
+        "tie_word_embeddings": True,
+        "block_auto_adjust_ff_dim": False,
+        "conv_L_cache": 3,
+        "layer_types": ["conv", "full_attention", "conv", "conv"],
+        "rope_parameters": rope(theta=1e6),
+    },
+)  # fmt: skip
+LFM2S = [LFM2, replace(LFM2.changed("lfm2-taps", conv_L_cache=4), format="Q8_0")]
+
+VARIANTS = {
+    variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, *LFM2S]
+}
 """The variants whose logits are in expected/."""
 
 ROOM = {
@@ -209,6 +225,7 @@ QUANTIZED = {
     "olmo2": _quantized("olmo2", {"attn_k": "Q4_1", "ffn_down": "F16"}, tie_word_embeddings=False),
     "glm4": _quantized("glm4", {"attn_k": "Q4_1", "ffn_up": "F16"}, head_dim=32),
     "granite": _quantized("granite", {"attn_k": "Q4_1", "ffn_up": "F16"}),
+    "lfm2": _quantized("lfm2", {"in_proj": "Q4_1", "ffn_up": "F16"}, layer_types=["conv", "full_attention", "conv"]),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
@@ -216,5 +233,15 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4", "granite")
-"""Names in QUANTIZED that have no operation of their own: test_architectures.py has them in the gate."""
+OUTSIDE_GATE = ("olmo2", "glm4", "granite", "lfm2")
+"""Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
+in the gate."""
+
+CONVOLUTIONS = replace(
+    LFM2.changed(
+        "convolutions", vocab_size=ALL_BYTES, max_position_embeddings=512, norm_eps=1e-5, num_hidden_layers=3,
+        layer_types=["conv", "full_attention", "conv"],
+    ),
+    embedding_spread=0.4,
+)  # fmt: skip
+"""For tests of pages: float32, every byte a token, two layers that convolve and one with attention."""

@@ -171,8 +171,14 @@ class Folder:
             "embed_tokens.weight": (config["vocab_size"], hidden),
             "norm.weight": (hidden,),
         }
-        phi, gemma, olmo2 = (family in config["architectures"][0] for family in ("Phi3", "Gemma", "Olmo2"))
+        families = ("Phi3", "Gemma", "Olmo2", "Lfm2")
+        phi, gemma, olmo2, lfm2 = (family in config["architectures"][0] for family in families)
+        if lfm2:
+            shapes["embedding_norm.weight"] = shapes.pop("norm.weight")
         for layer in range(config["num_hidden_layers"]):
+            if lfm2:
+                shapes |= _lfm2_shapes(layer, config, head, heads, kv)
+                continue
             parts: dict[str, tuple[int, ...]] = {
                 "self_attn.o_proj": (hidden, heads * head),
                 "mlp.down_proj": (hidden, ffn),
@@ -204,6 +210,24 @@ class Folder:
         names |= dict.fromkeys(self.unused, (8, 8))
         rng = np.random.default_rng(len(self.name))
         return {name: rng.integers(-64, 64, shape).astype(np.float32) / 64 for name, shape in names.items()}
+
+
+def _lfm2_shapes(layer: int, config: Mapping[str, Any], head: int, heads: int, kv: int) -> dict[str, tuple[int, ...]]:
+    hidden, ffn = config["hidden_size"], 96  # two thirds of intermediate_size, rounded up
+    parts: dict[str, tuple[int, ...]] = {
+        "operator_norm": (hidden,), "ffn_norm": (hidden,), "feed_forward.w1": (ffn, hidden),
+        "feed_forward.w2": (hidden, ffn), "feed_forward.w3": (ffn, hidden),
+    }  # fmt: skip
+    if config["layer_types"][layer] == "conv":
+        parts |= {"conv.in_proj": (3 * hidden, hidden), "conv.conv": (hidden, 1, config["conv_L_cache"]),
+                  "conv.out_proj": (hidden, hidden)}  # fmt: skip
+    else:
+        parts |= {
+            f"self_attn.{part}_proj": (width * head, hidden) for part, width in (("q", heads), ("k", kv), ("v", kv))
+        }
+        parts |= {"self_attn.out_proj": (hidden, heads * head)}
+        parts |= {f"self_attn.{part}_layernorm": (head,) for part in "qk"}
+    return {f"layers.{layer}.{name}.weight": shape for name, shape in parts.items()}
 
 
 def write_shard(path: Path, weights: Mapping[str, np.ndarray], dtype: str) -> None:
@@ -272,4 +296,8 @@ FOLDERS = [
     Folder("granite-3", architecture(
         "Granite", rope_theta=10000.0, attention_multiplier=0.0625, embedding_multiplier=12.0,
         residual_multiplier=0.22, logits_scaling=8.0), byte_level("smollm"), dtype="BF16"),
+    Folder("lfm-2", architecture(
+        "Lfm2", rope_theta=1e6, tie_word_embeddings=True, norm_eps=1e-5, conv_L_cache=3, conv_bias=False,
+        layer_types=["conv", "full_attention"], intermediate_size=140, block_auto_adjust_ff_dim=True,
+        block_ffn_dim_multiplier=1.0, block_multiple_of=32), byte_level("llama-bpe", adds_bos=True), dtype="BF16"),
 ]  # fmt: skip

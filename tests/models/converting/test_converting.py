@@ -184,7 +184,7 @@ def test_what_is_no_models_folder_is_told_so(tmp_path: Path) -> None:
 
 BROKEN = {
     "another architecture": ("config.json", {"architectures": ["MambaForCausalLM"]},
-                             "MambaForCausalLM cannot be converted; models of llama, qwen2, .* and granite can"),
+                             "MambaForCausalLM cannot be converted; models of llama, qwen2, .* and lfm2 can"),
     "no architecture": ("config.json", {"architectures": None}, "the architecture none cannot be converted"),
     "no width": ("config.json", {"hidden_size": None}, "has no 'hidden_size', which a model of llama needs"),
     "quantized already": ("config.json", {"quantization_config": {"quant_method": "awq"}}, r"already \('awq'\)"),
@@ -212,6 +212,20 @@ def test_a_smollm3_whose_other_layers_rotate_is_refused(tmp_path: Path) -> None:
     convert_folder(folder, tmp_path / "usual.gguf", silent)
     changed(folder / "config.json", no_rope_layers=[1, 0])
     with pytest.raises(ConvertError, match="other layers than every fourth have no rotation"):
+        convert_folder(folder, tmp_path / "out.gguf", silent)
+
+
+def test_an_lfm2_says_its_layers_in_either_way_and_not_biases_of_convolutions(tmp_path: Path) -> None:
+    folder = CASES["lfm-2"].write(tmp_path)
+    changed(
+        folder / "config.json", layer_types=None, full_attn_idxs=[1], block_auto_adjust_ff_dim=False, block_ff_dim=96
+    )
+    convert_folder(folder, tmp_path / "older.gguf", silent)
+    made = header_of(tmp_path / "older.gguf").metadata
+    assert made["lfm2.attention.head_count_kv"].tolist() == [0, 2]
+    assert made["lfm2.feed_forward_length"] == 96
+    changed(folder / "config.json", conv_bias=True)
+    with pytest.raises(ConvertError, match="biases in its convolutions"):
         convert_folder(folder, tmp_path / "out.gguf", silent)
 
 

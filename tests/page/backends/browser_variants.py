@@ -199,6 +199,7 @@ def kernel_variants() -> list[KernelVariant]:
     add("add", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("copy_rows", {}, K=576, WORKGROUP=64)
+    add("short_conv", {}, K=576, TAPS=3, ROWS=10, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
     for name, read, whole, constants in training_variants():
         add(name, dict(read), whole, **constants)
     add("guess", {}, False, RING=1024, ROWS=8, RECORD=9, MOST_MATCH=8, WORKGROUP=256)

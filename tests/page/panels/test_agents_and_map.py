@@ -78,7 +78,7 @@ async def test_a_new_agent_gets_the_messages_that_are_like_its_requests(
     await expect(page.locator("[data-agent=head-cook] :focus, [data-agent=head-cook]:focus").first).to_be_attached()
     made = (await agents_of(page))["head-cook"]
     assert made["examples"] == RECIPES
-    assert made["sampling"] == {"frequency_penalty": 0.2}
+    assert made["sampling"] == {}
     assert not made["shipped"]
 
     await page.get_by_role("button", name="Close", exact=True).click()
@@ -125,14 +125,14 @@ async def test_what_python_refuses_is_said_at_the_form_which_keeps_what_was_type
     await panel.get_by_role("button", name="Save").click()
     await panel.locator(".agent-form").wait_for(state="detached")
     planner = (await agents_of(page))["planner"]
-    assert planner["sampling"] == {"top_p": 0.5, "frequency_penalty": 0.2}
+    assert planner["sampling"] == {"top_p": 0.5}
 
     await expect(row_of(panel, "Planner")).to_contain_text("edited by you")
     await row_of(panel, "Planner").get_by_role("button", name="Undo changes").click()
     await row_of(panel, "Planner").get_by_role("button", name="Undo", exact=True).click()
     await row_of(panel, "Planner").get_by_text("edited by you").wait_for(state="detached")
     planner = (await agents_of(page))["planner"]
-    assert planner["sampling"] == {"frequency_penalty": 0.2}
+    assert planner["sampling"] == {}
     assert not planner["edited"]
 
 

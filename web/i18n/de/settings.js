@@ -39,7 +39,7 @@ export const settings = {
 
 export const sampling = {
   frequency_penalty: 'Abzug nach Häufigkeit',
-  frequency_penalty_hint: 'Über 0 werden Token gemieden, die oft vorkamen.',
+  frequency_penalty_hint: 'Über 0 werden Token gemieden, die oft vorkamen. Ohne jeden Abzug gilt für kleine Modelle hier 0,2.',
   min_p: 'Min p',
   min_p_hint: 'Token unter diesem Anteil der größten Wahrscheinlichkeit fallen weg. Bei 0 fällt keines weg.',
   penalty_window: 'Fenster der Abzüge',

@@ -39,7 +39,7 @@ export const settings = {
 
 export const sampling = {
   frequency_penalty: 'Frequency penalty',
-  frequency_penalty_hint: 'Above 0, avoids tokens that were used often.',
+  frequency_penalty_hint: 'Above 0, avoids tokens that were used often. Without any penalty, small models get 0.2 here.',
   min_p: 'Min p',
   min_p_hint: 'Leave out tokens below this share of the highest probability. 0 leaves out none.',
   penalty_window: 'Penalty window',

@@ -15,9 +15,6 @@ export const SAMPLING = [
 ];
 export const MAX_TOKENS = 1024; // for an agent that sets no other value
 
-/** A new agent's settings. The shipped agents use this penalty, too: without it the model would loop. */
-export const NEW_AGENT = { sampling: { frequency_penalty: 0.2 } };
-
 /** "Recipe helper!" -> "recipe-helper", or "recipe-helper-2" if that is taken: an id that Python accepts. */
 export function freeId(title, taken) {
   const plain = title.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();

@@ -4,7 +4,7 @@ import { t } from '../../i18n/i18n.js';
 import { element, part } from '../../common/dom.js';
 import { PLAIN } from '../../memory/client.js';
 import { ask } from '../../common/confirmation.js';
-import { MAX_TOKENS, NEW_AGENT, SAMPLING, changedFields, freeId, readExamples, readNumber } from './agent_fields.js';
+import { MAX_TOKENS, SAMPLING, changedFields, freeId, readExamples, readNumber } from './agent_fields.js';
 import { editForm, labelled, typedIn } from '../../common/edit_form.js';
 
 const discard = () => ask({ title: t('agents.discardTitle'), paragraphs: [t('agents.discardAbout')], yes: t('agents.discard') });
@@ -57,9 +57,9 @@ export class AgentForm {
   }
 
   #fields() {
-    const agent = this.#agent ?? NEW_AGENT;
+    const agent = this.#agent ?? {};
     const examplesHint = `${agent.shipped ? `${t('agents.examplesBeside')} ` : ''}${t('agents.examplesHint')}`;
-    const isTuned = Object.keys(this.#agent?.sampling ?? {}).some((name) => name !== 'frequency_penalty');
+    const isTuned = Object.keys(agent.sampling ?? {}).length > 0;
     return html`
       ${labelled(t('agents.name'), html`<input type="text" name="title" autocomplete="off" .value=${agent.title ?? ''}>`)}
       ${area('definition', agent.definition, t('agents.description'), t('agents.descriptionHint'))}

@@ -30,6 +30,7 @@ from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
+from py_core.paging.page_table import PAGE, kept_rows
 
 
 @dataclass
@@ -51,7 +52,7 @@ class PlanLowering:
     ) -> None:  # fmt: skip
         self._host, self._config, self._arena = host, config, arena
         self._builder, self._buffers, self._state = builder, buffers, buffers.state
-        self._graph = graph
+        self._graph, self._pages = graph, pages
         self._body, self._head = fuse(graph)
         self._norms = {op.out: op for op in self._body if isinstance(op, ops.RMSNorm)}
         self._vectors = Vectors(arena, graph, [*self._body, *self._head])
@@ -198,6 +199,8 @@ class PlanLowering:
                 return self._attention.rope(op)
             case ops.Attention():
                 return self._attention.attention(op, context)
+            case ops.ShortConv():
+                return [self._short_conv(op)]
             case ops.GLU():
                 return [self._glu(op.activation, op.out.width, values.of(op.gate), values.of(op.up), values.of(op.out))]
             case ops.Add():
@@ -205,6 +208,21 @@ class PlanLowering:
             case ops.SoftCap():
                 return [self._elementwise("soft_cap", op, [values.of(op.x)], CAP=op.cap)]
         raise AssertionError(f"no kernel makes {op}")
+
+    def _short_conv(self, op: ops.ShortConv) -> Kernel:
+        width, pages = op.out.width, self._pages
+        pipeline = self._builder.pipeline(
+            "short_conv", {}, K=width, TAPS=op.taps, ROWS=kept_rows(self._graph), PAGE=PAGE,
+            MAX_PAGES=pages.pages_per_slot, WORKGROUP=64,
+        )  # fmt: skip
+        before = (self._state, self._values.of(op.x), self._vectors.taps(op), pages.table(op.layer))
+        out = self._values.of(op.out)
+
+        def bindings() -> tuple[Binding, ...]:
+            return *before, pages.binding(op.layer), out  # the pages move when their pool grows
+
+        cost = Cost(fixed_bytes=4 * width * op.taps, row_bytes=4 * width * 5, row_flops=2 * width * (op.taps + 1))
+        return Kernel("short_conv", pipeline, bindings, lambda m: (-(-width // 256), 1, 1), cost)
 
     def _tap(self, op: Fused, to: Binding) -> list[Kernel]:
         """Copy every row of a value to a buffer of its own, before another value takes its place. A norm is made

@@ -76,6 +76,12 @@ class TrainingLowering:
                 return [self._rope("rope", op, at(op.x), at(op.out))]
             case gradients.PackedAttention():
                 return self._attention.forward(op, at)
+            case gradients.PackedConv(conv=conv):
+                return [self._conv("packed_conv", conv, at, [op.out], per_row(-(-conv.out.width // 4), 64))]
+            case gradients.ConvGradient(forward=forward):
+                conv = forward.conv
+                grid: Grid = lambda m: (-(-conv.out.width // 256), 1, 1)  # noqa: E731
+                return [self._conv("conv_gradient", conv, at, [op.dy, op.dx], grid)]
             case ops.GLU():
                 constants = {"GELU": op.activation == "gelu"}
                 return [self._elementwise("glu", op.out.width, [at(op.gate), at(op.up), at(op.out)], **constants)]
@@ -166,6 +172,15 @@ class TrainingLowering:
         )  # fmt: skip
         bindings = (self._state, x, self._model.angles(op), out)
         return Kernel(name, pipeline, fixed(bindings), per_row(width // 4, 64), Cost(row_bytes=8 * width))
+
+    def _conv(
+        self, name: str, op: ops.ShortConv, at: Callable[[Value], Binding], others: Sequence[Value], grid: Grid
+    ) -> Kernel:
+        width = op.out.width
+        bindings = (self._buffers.pack, at(op.x), self._model.vectors.taps(op), *map(at, others))
+        pipeline = self._builder.pipeline(name, {}, K=width, TAPS=op.taps, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * width * (4 if name == "packed_conv" else 8), row_flops=2 * width * (op.taps + 1))
+        return Kernel(name, pipeline, fixed(bindings), grid, cost)
 
     def _elementwise(self, name: str, n: int, bindings: Sequence[Binding], **constants: Constant) -> Kernel:
         pipeline = self._builder.pipeline(name, {}, N=n, WORKGROUP=64, **constants)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from py_core.backends.fusion import Fused, linears_of
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.weights.arena import WeightArena
-from py_core.models.graph import Graph, Linear, RMSNorm
+from py_core.models.graph import Graph, Linear, RMSNorm, ShortConv
 
 
 class Vectors:
@@ -25,6 +25,8 @@ class Vectors:
         norms = {op.out: op for op in graph.ops if isinstance(op, RMSNorm)}
         for norm in norms.values():
             self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
+        for conv in graph.convolutions.values():
+            self._ranges[conv.weight] = [(conv.weight, 0, conv.out.width * conv.taps)]
         for op in operations:
             linears = linears_of(op)
             if any(linear.bias for linear in linears):
@@ -34,6 +36,10 @@ class Vectors:
     def norm(self, op: RMSNorm) -> Binding:
         """Return a norm's weights and the biases behind them. Raises BackendError for a format that kernels do not
         read."""
+        return self.named(op.weight)
+
+    def taps(self, op: ShortConv) -> Binding:
+        """Return a convolution's weights, (width, taps). Raises BackendError for a format that kernels do not read."""
         return self.named(op.weight)
 
     def named(self, weight: str) -> Binding:
