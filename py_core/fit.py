@@ -25,7 +25,7 @@ from py_core.formats.gguf import TensorInfo
 from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Attention, Graph, Linear
+from py_core.models.graph import Attention, ExpertLinear, Graph, Linear
 from py_core.paging.page_table import PAGE, PageTable, head_room, kept_rows, kept_window, most_pages
 from py_core.paging.sequence_slots import SLOTS
 
@@ -164,7 +164,8 @@ def memory_need(
     """
     sizes = {name: _bytes(backend, tensors[name].format, shape) for name, shape in graph.weights.items()}
     linears = {op.weight for op in graph.ops if isinstance(op, Linear)}
-    matrices = {name: shape for name, shape in graph.weights.items() if len(shape) == 2}
+    experts = {op.weight: op.used for op in graph.ops if isinstance(op, ExpertLinear)}
+    matrices = {name: shape for name, shape in graph.weights.items() if len(shape) > 1}
     others = sum(size for name, size in sizes.items() if name not in matrices)
     smaller = {
         kind: others + sum(_bytes(backend, FORMATS[kind], shape) for shape in matrices.values()) for kind in _SMALLER
@@ -179,7 +180,9 @@ def memory_need(
         name=config.name, backend=backend, weights=sum(sizes.values()),
         layer_page=_layer_page(config, backend, precision),
         rows_page=_rows_page(config, graph, backend, precision), scratch=scratch, token_scratch=token_scratch,
-        read=sum(sizes[name] for name in linears), trained=config.max_position_embeddings,
+        read=sum(sizes[name] for name in linears)
+        + sum(sizes[name] * used // config.experts for name, used in experts.items()),
+        trained=config.max_position_embeddings,
         windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
     )  # fmt: skip
 
@@ -190,9 +193,10 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
     try:
         if backend == "numpy" or len(shape) == 1:
             return values * 4
-        values = shape[0] * -(-shape[1] // BLOCK) * BLOCK
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        values = rows * -(-columns // BLOCK) * BLOCK
         if backend == "wasm":
-            return matrix_bytes(form, shape[0], shape[1])
+            return matrix_bytes(form, rows, columns)
         layout = LAYOUTS[form.name]
         return values * layout.quant_words // BLOCK * 4 + layout.sections(values // BLOCK)[2] * 4
     except KeyError as error:
@@ -211,7 +215,8 @@ def _rows(config: ModelConfig, backend: str, adapter: AdapterInfo | None) -> int
 def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tuple[int, float]:
     """The bytes of intermediate values, and those for each token of context."""
     width, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
-    values = config.hidden_size + 3 * width + 2 * kv + 3 * config.intermediate_size
+    used = max(1, config.experts_used)
+    values = config.hidden_size * used + 3 * width + 2 * kv + 3 * config.intermediate_size * used
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
     angles = config.rope.dimensions * 4 * (1 if config.rope == config.local_rope else 2)
     parts = config.num_attention_heads * (head_room(config.head_dim) + 2) * 4 / PART

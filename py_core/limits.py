@@ -39,6 +39,10 @@ MAX_INTERMEDIATE = 1 << 19
 """Llama 3.1 405B has 53,248."""
 MAX_CONV_TAPS = 8
 """LFM2 has 3, Mamba 4. The WASM kernels have room for 8."""
+MAX_EXPERTS = 1_024
+"""Qwen3-Next has 512, Kimi K2 384."""
+MAX_EXPERTS_USED = 32
+"""Ling uses 10 of a layer's experts, OLMoE 8. Kernels keep those of a row."""
 MAX_CONTEXT = 1 << 24
 """Llama 4 Scout has 10,485,760."""
 MAX_COUNTS = {
@@ -53,6 +57,8 @@ MAX_COUNTS = {
     "attention.sliding_window": MAX_CONTEXT,
     "rope.dimension_count": MAX_HEAD_SIZE,
     "shortconv.l_cache": MAX_CONV_TAPS,
+    "expert_count": MAX_EXPERTS,
+    "expert_used_count": MAX_EXPERTS_USED,
     "rope.scaling.original_context_length": MAX_CONTEXT,
 }
 """Whole numbers by their names in GGUF, without the architecture's prefix."""

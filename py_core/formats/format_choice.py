@@ -30,7 +30,7 @@ _SHARED_VALUES_LAYERS = 80
 def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str, BlockFormat]:
     """The format of each tensor in a mixture of BASES, by name."""
     values = _by_layer(tensors, r"attn_(v|qkv)\.weight")
-    downs = _by_layer(tensors, r"ffn_down\.weight")
+    downs = _by_layer(tensors, r"ffn_down(?:_exps)?\.weight")
     return {
         name: fitting(FORMATS[_wanted(name, mixture, tensors, values, downs)], info.shape[-1])
         if is_quantized(info)
@@ -40,8 +40,8 @@ def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str,
 
 
 def is_quantized(info: TensorInfo) -> bool:
-    """True if quantization applies to the tensor: it is a matrix, no norm and no convolution's."""
-    rows, floats = info.shape[:-1], ("_norm.weight", "shortconv.conv.weight")
+    """True if quantization applies to the tensor: it is a matrix, no norm, no convolution's and no router's."""
+    rows, floats = info.shape[:-1], ("_norm.weight", "shortconv.conv.weight", "ffn_gate_inp.weight")
     return max(rows, default=1) > 1 and info.name.endswith("weight") and not any(one in info.name for one in floats)
 
 

@@ -22,7 +22,8 @@ def block(
     qkv_bias: bool = False, head_norms: bool = False, scale: float | None = None, softcap: float = 0.0, window: int = 0,
     activation: Activation = "silu", fused_gate: bool = False, post_norms: bool = False,
 ) -> Value:  # fmt: skip
-    """One layer: y = x + attention(norm(x)), then y + mlp(norm(y)); returns this residual (M, hidden).
+    """One layer: y = x + attention(norm(x)), then y + mlp(norm(y)); returns this residual (M, hidden). A model with
+    experts has a mixture of them, whose shares sum up to 1, in place of the MLP.
 
     rotation: of q and k, None if they do not rotate; interleaved: neighbours rotate, else halves of a head
     qkv_bias, fused_gate: the contents of the file, see `qkv` and `mlp`
@@ -48,7 +49,7 @@ def block(
         a = g.rms_norm(a, f"{name}.post_attention_norm.weight", c.rms_norm_eps)
     x = g.add(x, a)
     h = g.rms_norm(x, f"{name}.ffn_norm.weight", c.rms_norm_eps)
-    h = mlp(g, c, h, name, activation, fused_gate)
+    h = moe(g, c, h, name, normalized=True) if c.experts else mlp(g, c, h, name, activation, fused_gate)
     if post_norms:
         h = g.rms_norm(h, f"{name}.post_ffw_norm.weight", c.rms_norm_eps)
     x = g.add(x, h)
@@ -82,6 +83,19 @@ def mlp(g: Graph, c: ModelConfig, h: Value, block: str, activation: Activation =
     else:
         gate, up = g.linear(h, f"{block}.ffn_gate", n), g.linear(h, f"{block}.ffn_up", n)
     return g.linear(g.glu(gate, up, activation), f"{block}.ffn_down", c.hidden_size)
+
+
+def moe(g: Graph, c: ModelConfig, h: Value, block: str, normalized: bool) -> Value:
+    """The MLPs of the experts that ffn_gate_inp chooses for each row, by their shares: (M, hidden).
+
+    normalized: the shares of a row are divided by their sum
+    """
+    n, hidden = c.intermediate_size, c.hidden_size
+    route = g.route(g.linear(h, f"{block}.ffn_gate_inp", c.experts), c.experts_used, normalized)
+    gate = g.expert_linear(h, route, f"{block}.ffn_gate_exps", c.experts, n, hidden)
+    up = g.expert_linear(h, route, f"{block}.ffn_up_exps", c.experts, n, hidden)
+    down = g.expert_linear(g.glu(gate, up), route, f"{block}.ffn_down_exps", c.experts, hidden, n)
+    return g.mix(down, route)
 
 
 def logits(g: Graph, c: ModelConfig, x: Value, factor: float = 1.0, norm: str = "output_norm") -> Value:

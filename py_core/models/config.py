@@ -15,7 +15,7 @@ from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE, MAX_STRETCH
 from py_core.models import rotation
-from py_core.models.refusals import check_settings, unsupported
+from py_core.models.refusals import MIXTURES, check_settings, unsupported
 from py_core.models.rotation import Rotation
 
 ROPE_FREQS = "rope_freqs.weight"
@@ -40,7 +40,7 @@ class ModelConfig:
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
     and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
-    of attention.
+    of attention. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that many.
     """
 
     architecture: str
@@ -67,6 +67,8 @@ class ModelConfig:
     logits_scaling: float = 0.0
     conv_layers: frozenset[int] = frozenset()
     conv_taps: int = 0
+    experts: int = 0
+    experts_used: int = 0
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -112,6 +114,15 @@ class _Settings:
         if len(counts) != 1:
             raise unsupported(f"{self.architecture}.{key}", values)
         return self._counted(key, counts.pop(), least=1), frozenset(np.flatnonzero(values == 0).tolist())
+
+    def experts(self) -> tuple[int, int]:
+        """The experts of a layer, and how many of them a row uses."""
+        if self.architecture not in MIXTURES:
+            return 0, 0
+        count, used = self.integer("expert_count"), self.integer("expert_used_count")
+        if used > count:
+            raise self._damaged("expert_used_count", used)
+        return count, used
 
     def factor(self, key: str, default: float = 1.0) -> float:
         """A factor of the rotation. Like in llama.cpp, 0 means that it was never set."""
@@ -229,6 +240,7 @@ def config_from_gguf(
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
     theta_local = settings.rope_base("rope.freq_base_swa")
     gemma3 = settings.architecture == "gemma3"
+    experts, experts_used = settings.experts()
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
@@ -254,6 +266,8 @@ def config_from_gguf(
         logits_scaling=settings.multiplier("logit_scale"),
         conv_layers=conv_layers,
         conv_taps=settings.integer("shortconv.l_cache", least=2) if conv_layers else 0,
+        experts=experts,
+        experts_used=experts_used,
     )
 
 

@@ -1,4 +1,4 @@
-"""Granite 3 and the dense models of Granite 4 (arXiv 2408.13359): Llama with four multipliers.
+"""Granite 3, also as mixtures of experts, and the dense models of Granite 4: Llama with four multipliers.
 
 The embedding, the scores of attention, and what a block adds to the residual are multiplied; the logits are divided.
 No kernel needs to know it. With y = x / residual_multiplier for the residual x, a block is Llama's, since
@@ -7,6 +7,10 @@ No kernel needs to know it. With y = x / residual_multiplier for the residual x,
 
 and the logits' divisor is one of the last norm. The taps are those of llama.py, but "residual.N" is y, and "final_norm"
 is divided like the logits.
+
+Source: Power Scheduler (arXiv 2408.13359).
+
+A mixture (granitemoe) has the experts of `blocks.moe` in place of each MLP.
 
 Granite 4 with layers of Mamba is another architecture, granitehybrid.
 """

@@ -115,6 +115,48 @@ class ShortConv:
 
 
 @dataclass(frozen=True)
+class Route:
+    """The experts of each row. A row of x has a logit for each expert, a row of out (M, 2 used) the numbers of the
+    `used` likeliest, as floats, and then their shares: softmax(x), divided by the sum of these shares if `normalized`.
+    """
+
+    out: Value
+    x: Value
+    used: int
+    normalized: bool
+
+
+@dataclass(frozen=True)
+class ExpertLinear:
+    """out[m, s] = x[m, s] @ weight[e].T for the experts e = route[m, s] of a row, side by side: (M, used * n).
+
+    weight is (experts, n, k). x is (M, used * k), or (M, k) if all experts of a row read the same.
+    """
+
+    out: Value
+    x: Value
+    route: Value
+    weight: str
+    used: int
+    k: int
+
+    @property
+    def n(self) -> int:
+        """The rows of an expert's matrix."""
+        return self.out.width // self.used
+
+
+@dataclass(frozen=True)
+class Mix:
+    """out[m] = sum over s of share[m, s] * x[m, s], with the shares of `route` and x (M, used * n)."""
+
+    out: Value
+    x: Value
+    route: Value
+    used: int
+
+
+@dataclass(frozen=True)
 class GLU:
     """out = activation(gate) * up (gated linear unit, arXiv 2002.05202)"""
 
@@ -142,7 +184,7 @@ class SoftCap:
     cap: float
 
 
-Op = Embedding | RMSNorm | Linear | Rope | Attention | ShortConv | GLU | Add | SoftCap
+Op = Embedding | RMSNorm | Linear | Rope | Attention | ShortConv | Route | ExpertLinear | Mix | GLU | Add | SoftCap
 
 
 @dataclass
@@ -211,6 +253,19 @@ class Graph:
         width = x.width // 3
         self._need(weight, (width, taps))
         return self._append(ShortConv(self._value(width), layer, x, weight, taps))
+
+    def route(self, x: Value, used: int, normalized: bool) -> Value:
+        return self._append(Route(self._value(2 * used), x, used, normalized))
+
+    def expert_linear(self, x: Value, route: Value, name: str, experts: int, n: int, k: int) -> Value:
+        """Use the tensor `name`.weight (experts, n, k)."""
+        used = route.width // 2
+        self._need(f"{name}.weight", (experts, n, k))
+        return self._append(ExpertLinear(self._value(used * n), x, route, f"{name}.weight", used, k))
+
+    def mix(self, x: Value, route: Value) -> Value:
+        used = route.width // 2
+        return self._append(Mix(self._value(x.width // used), x, route, used))
 
     def glu(self, gate: Value, up: Value, activation: Activation = "silu") -> Value:
         return self._append(GLU(self._value(gate.width), gate, up, activation))

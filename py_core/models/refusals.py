@@ -30,6 +30,8 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
     **dict.fromkeys(("embedding_length_per_layer_input", "altup.num_inputs", "activation_sparsity_scale"), _OFF),
     **dict.fromkeys(("use_parallel_residual", "swin_norm", "hyper_connection.count", "swiglu_clamp_exp"), _OFF),
     **dict.fromkeys(("ssm.state_size", "wkv.head_size", "full_attention_interval"), _OFF),
+    "expert_gating_func": (0, 1),  # 1 is a softmax
+    "expert_weights_scale": _NEUTRAL,
     "num_loops": _NEUTRAL,
     # attention
     "attention.causal": (1,),
@@ -51,6 +53,10 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
 
 _OF_GRANITE = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "ssm.state_size")
 """Settings that Granite's files may have: its multipliers, and what converted dense files say of layers they lack."""
+
+_OF_MIXTURES = ("expert_count", "expert_used_count")
+MIXTURES = ("granitemoe",)
+"""The architectures whose layers are mixtures of experts."""
 
 _SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
 """The architectures that have soft-caps."""
@@ -78,9 +84,11 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     head_dim, rotated: values of a head, and how many of them rotate. layers: of the model.
     """
 
+    granite = architecture in ("granite", "granitemoe")
+
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
-        if architecture == "granite" and key in _OF_GRANITE:
+        if (granite and key in _OF_GRANITE) or (architecture in MIXTURES and key in _OF_MIXTURES):
             return
         if value is not None and not _all_in(value, harmless):
             raise unsupported(f"{architecture}.{key}", value)
@@ -94,7 +102,7 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
         check(key, head_dim)
     check("attention.scale", 0, head_dim**-0.5)
     check("rope.dimension_count_swa", rotated)
-    if architecture == "granite":  # llama.cpp takes this as whether anything rotates
+    if granite:  # llama.cpp takes this as whether anything rotates
         check("rope.scaling.finetuned", 1)
     if architecture in ("olmo2", "lfm2"):
         check("attention.sliding_window", 0)

@@ -18,6 +18,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "gemma3": gemma3.describe,
     "glm4": glm4.describe,
     "granite": granite.describe,
+    "granitemoe": granite.describe,
     "lfm2": lfm2.describe,
     "llama": llama.describe,
     "olmo2": olmo2.describe,

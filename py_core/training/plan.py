@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from py_core.adapters.parameters import ParameterLayout
+from py_core.backend_errors import BackendError
 from py_core.models.graph import (
     GLU,
     Add,
     Attention,
     Embedding,
+    ExpertLinear,
     Graph,
     Linear,
+    Mix,
     Op,
     RMSNorm,
     Rope,
+    Route,
     ShortConv,
     SoftCap,
     Value,
@@ -79,7 +83,8 @@ class TrainingPlan:
 
 
 def training_plan(graph: Graph, layout: ParameterLayout) -> TrainingPlan:
-    """The plan of a training pass. Raises ValueError for a graph whose blocks are joined by more than residuals."""
+    """The plan of a training pass. Raises ValueError for a graph whose blocks are joined by more than residuals,
+    BackendError for a mixture of experts."""
     embedding, *body = graph.body
     if not isinstance(embedding, Embedding):
         raise ValueError("The graph does not begin with an embedding.")
@@ -145,6 +150,11 @@ class _Builder:
                     found.append(PackedConv(op.out, op))
                 case Embedding():
                     raise ValueError("The graph has a second embedding.")
+                case Route() | ExpertLinear() | Mix():
+                    raise BackendError(
+                        "training.experts",
+                        "Sonata cannot train a mixture of experts yet. Choose another model for training.",
+                    )
                 case _:
                     found.append(op)
             if any(value in self._trained for value in values_read(found[-1])):

@@ -36,7 +36,7 @@ from py_core.paging.page_table import REWIND
 from py_core.paging.tiers import Tier
 from py_core.token_sequence import TokenSequence
 from tests.cli.command_line import assert_sentence, printed, sonata
-from tests.models.architectures.variants import CONVOLUTIONS
+from tests.models.architectures.variants import CONVOLUTIONS, VARIANTS
 from tests.models.large_model import write_large
 
 GB = 10**9
@@ -81,6 +81,25 @@ async def test_rows_of_convolutions_are_part_of_the_pages(tmp_path: Path) -> Non
     await model.backend.pages.reserve(sequence.slot, 0, context)
     assert need.at(context).pages == model.backend.pages.store.there(Tier.HOT)
     assert need.rows_page >= 2 * (REWIND + 2) * CONVOLUTIONS.config["hidden_size"] * 4
+    model.close()
+
+
+async def test_a_token_reads_the_weights_of_its_experts_only(tmp_path: Path) -> None:
+    like = VARIANTS["granitemoe"]
+    few, all_ = [
+        await need_of(like.changed(num_experts_per_tok=used).write(tmp_path / f"{used}.gguf"), "wasm")
+        for used in (2, 8)
+    ]
+    c = like.config
+    experts = 3 * c["hidden_size"] * c["intermediate_size"] * c["num_hidden_layers"] * 8
+    assert few.weights == all_.weights
+    # Q8_0 takes 8 bits a weight and two float32 for 32 of them.
+    assert all_.read - few.read == experts * 6 // 8 * 40 // 32
+    host = Measuring(kernel_path())
+    model = await load_model(FileSource(tmp_path / "8.gguf"), partial(load_wasm, host), native_renderer())
+    model.backend.pages.take_slot(sequence := model.backend.new_sequence())
+    await model.backend.pages.reserve(sequence.slot, 0, 64)
+    assert host.reserved < 1.2 * all_.at(256).total
     model.close()
 
 

@@ -40,7 +40,7 @@ layers matter."""
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 """Token types."""
 
-PERMUTED = ("llama", "smollm3", "granite")
+PERMUTED = ("llama", "smollm3", "granite", "granitemoe")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
 
 
@@ -96,11 +96,12 @@ class Tensor:
 
     @property
     def is_matrix(self) -> bool:
-        return len(self.shape) == 2
+        return len(self.shape) > 1
 
 
 def _form(variant: Variant, gguf_name: str, dimensions: int) -> BlockFormat:
-    other = "F32" if dimensions == 1 or gguf_name.endswith("shortconv.conv.weight") else variant.format
+    floats = dimensions == 1 or gguf_name.endswith(("shortconv.conv.weight", "ffn_gate_inp.weight"))
+    other = "F32" if floats else variant.format
     return FORMATS[variant.formats.get(gguf_name.removesuffix(".weight").split(".")[-1], other)]
 
 
@@ -176,6 +177,16 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         elif architecture != "olmo2":
             yield norm(f"{block}.post_attention_layernorm", f"{file_block}.ffn_norm")
         biased = c.get("mlp_bias", False)
+        if architecture == "granitemoe":
+            moe, count = f"{block}.block_sparse_moe", c["num_local_experts"]
+            yield from linear(f"{moe}.router", f"{file_block}.ffn_gate_inp", (count, hidden), False)
+            for part, name, shape in (
+                ("gate_up", "ffn_gate_up_exps", (count, 2 * ffn, hidden)),
+                ("down", "ffn_down_exps", (count, hidden, ffn)),
+            ):  # fmt: skip
+                spread = GAIN / math.sqrt(shape[2])
+                yield Tensor(f"{moe}.experts.{part}_proj", f"{file_block}.{name}.weight", shape, spread)
+            continue
         if architecture in ("phi3", "glm4"):
             yield from linear(f"{mlp}.gate_up_proj", f"{file_block}.ffn_up", (2 * ffn, hidden), False)
         else:
@@ -211,7 +222,7 @@ def weights(variant: Variant) -> dict[str, np.ndarray]:
     rounded = drawn(variant)
     for tensor in tensors(variant):
         if tensor.is_matrix:
-            form = _form(variant, tensor.gguf_name, 2)
+            form = _form(variant, tensor.gguf_name, len(tensor.shape))
             rounded[tensor.name] = dequantize(quantize(rounded[tensor.name], form), form, tensor.shape)
     return rounded
 
@@ -266,6 +277,8 @@ def metadata(variant: Variant) -> dict[str, Any]:
             "vocab_size": c["vocab_size"],
             "shortconv.l_cache": c["conv_L_cache"],
         }
+    if architecture == "granitemoe":
+        values |= {"expert_count": c["num_local_experts"], "expert_used_count": c["num_experts_per_tok"]}
     if "head_dim" in c:
         values |= {"attention.key_length": c["head_dim"], "attention.value_length": c["head_dim"]}
     if architecture != "gemma2":
@@ -338,6 +351,10 @@ def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
         if tensor.norm and variant.architecture.startswith("gemma"):
             rows = rows + np.float32(1)
         out[tensor.gguf_name] = rows
+        if part == "ffn_gate_up_exps":
+            both = out.pop(tensor.gguf_name)
+            for one, half in zip(("gate", "up"), np.split(both, 2, axis=1), strict=True):
+                out[tensor.gguf_name.replace("gate_up", one)] = np.ascontiguousarray(half)
         if variant.fused_qkv and part == "attn_v":
             block, kind = tensor.gguf_name.split("attn_v")
             out[f"{block}attn_qkv{kind}"] = np.concatenate([out.pop(f"{block}attn_{one}{kind}") for one in "qkv"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from py_core.adapters.parameters import ParameterLayout, parameter_layout
+from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -134,6 +135,12 @@ async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path) -> None
     loss = await training.accumulate(pack)
     assert (await training.step(AdamW(0.01))).applied, "the gradient was cleared"
     assert (await training.accumulate(pack)).total < loss.total
+
+
+async def test_a_mixture_of_experts_is_refused(tmp_path: Path) -> None:
+    backend, graph = await opened("granitemoe", tmp_path)
+    with pytest.raises(BackendError, match="cannot train a mixture of experts yet"):
+        await backend.open_training(parameter_layout(graph, 2, 1.0))
 
 
 @pytest.mark.parametrize(

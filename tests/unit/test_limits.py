@@ -195,6 +195,14 @@ def test_a_multiplier_that_no_model_has_is_named(headers: Callable[[str], GGUFHe
             described(headers("granite"), {f"granite.{key}": value})
 
 
+@pytest.mark.parametrize(("key", "value"), [("expert_count", 4096), ("expert_count", 0), ("expert_used_count", 9)])
+def test_a_number_of_experts_that_no_model_has_is_named(
+    headers: Callable[[str], GGUFHeader], key: str, value: int
+) -> None:
+    with pytest.raises(GGUFError, match=rf"granitemoe\.{key} = {value}, which no model has"):
+        described(headers("granitemoe"), {f"granitemoe.{key}": value})
+
+
 @pytest.mark.parametrize(
     ("model", "key", "value"),
     [
@@ -226,6 +234,8 @@ def test_a_multiplier_that_no_model_has_is_named(headers: Callable[[str], GGUFHe
         ("glm4", "nextn_predict_layers", 1),
         ("granite", "rope.scaling.finetuned", False),
         ("granite", "expert_count", 8),
+        ("granitemoe", "expert_gating_func", 2),
+        ("granitemoe", "expert_group_count", 2),
         ("lfm2", "attention.sliding_window", 4096),
         ("lfm2", "attention.head_count_kv", np.array([0, 2, 4])),
         ("qwen3", "attention.head_count_kv", np.array([0, 2, 2])),

@@ -274,6 +274,37 @@ INLINE void multiply(const Op *op, const Context *c, const u32 adapted) {
 void linear(const Op *op, const Context *c) { multiply(op, c, 0); }
 void lora_linear(const Op *op, const Context *c) { multiply(op, c, 1); }
 
+// y[m, s] = W[e] x[m, s] for the experts e that `route` chose for each row, on activations prepared by `quantize`. W has
+// the experts' matrices one below the other.
+// a: matrix, y, what `route` made, used, rows of an expert (whole bands), rows of x for each row: `used`, or 1 that all
+//    its experts read; activations as in `linear` (4), the number of rows of the shared ones being that of all rows of x;
+//    mode
+void expert_linear(const Op *op, const Context *c) {
+  const PackedMatrix *w = at(op->a[0]);
+  const f32 *chosen = at(op->a[2]);
+  const u32 used = op->a[3], n = op->a[4], slots = op->a[5], single = c->m * slots == 1;
+  const u32 address = single ? op->a[6] + c->worker * op->a[7] : op->a[8];
+  const Activations x = activations(address, w->columns, single ? 1 : op->a[9], op->a[10]);
+  const u32 groups = groups_of(w->kind, x.limbs, 1), bands = n / 16;
+  // One row has work for its experts only. Many have some for nearly all: a band is then read once, for all its rows.
+  const u32 total = (c->m == 1 ? used : w->rows / n) * bands;
+  for (Work work = work_of(c, total, max_u(1, total / (c->workers * 8))); next_piece(&work);) {
+    for (u32 unit = work.begin; unit < work.end; unit++) {
+      const u32 expert = c->m == 1 ? (u32)chosen[unit / bands] : unit / bands, band = unit % bands;
+      for (u32 i = 0; i < c->m * used; i++) {
+        const u32 m = i / used;
+        if ((u32)chosen[m * 2 * used + i % used] != expert) continue;
+        f32 *y = (f32 *)at(op->a[1]) + i * n + band * 16;
+        for (u32 g = 0; g < 4; g += groups) {
+          v128_t out[4];
+          any_tile(w, (expert * bands + band) * 4 + g, groups, &x, slots == 1 ? m : i, 1, out);
+          for (u32 j = 0; j < groups; j++) wasm_v128_store(y + (g + j) * 4, out[j]);
+        }
+      }
+    }
+  }
+}
+
 // Quantizes row m of x into its place among the activations.
 static void quantize_row(const f32 *x, const Activations *to, u32 m) {
   const u32 mode = to->limbs, lanes = to->lanes, blocks = to->columns / 32, tile = m / lanes * lanes, lane = m % lanes;
@@ -314,12 +345,13 @@ static void quantize_row(const f32 *x, const Activations *to, u32 m) {
 // prepares some of them for all workers.
 // a: x, columns, norm weights or 0, eps (bits of a float), activations of one row, bytes from worker to worker,
 //    activations of many rows, rows these have room for, mode, a row of floats for each worker,
-//    1 if x has all of the state's rows, of which the context may need only the last ones (Context.first)
+//    1 if x has all of the state's rows, of which the context may need only the last ones (Context.first),
+//    the rows of x for each row of the state (0: one)
 void quantize(const Op *op, const Context *c) {
-  const u32 columns = op->a[1], mode = op->a[8], single = c->m == 1;
+  const u32 columns = op->a[1], mode = op->a[8], rows = c->m * max_u(1, op->a[11]), single = rows == 1;
   const u32 address = single ? op->a[4] + c->worker * op->a[5] : op->a[6];
   const Activations to = activations(address, columns, single ? 1 : op->a[7], mode);
-  for (u32 m = single ? 0 : c->worker; m < c->m; m += single ? 1 : c->workers) {
+  for (u32 m = single ? 0 : c->worker; m < rows; m += single ? 1 : c->workers) {
     const f32 *x = (f32 *)at(op->a[0]) + ((op->a[10] ? c->first : 0) + m) * columns;
     f32 *row = mode == FLOAT ? to.x + m * columns : (f32 *)at(op->a[9] + c->worker * columns * 4);
     if (op->a[2]) {

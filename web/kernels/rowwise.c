@@ -93,6 +93,43 @@ void soft_cap(const Op *op, const Context *c) {
   }
 }
 
+// The likeliest experts of each row: their numbers, then their shares of softmax(x).
+// a: x, y (2 * used numbers a row), experts, used, 1 if the shares are divided by their sum
+void route(const Op *op, const Context *c) {
+  const u32 experts = op->a[2], used = op->a[3];
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const f32 *x = (f32 *)at(op->a[0]) + m * experts;
+    f32 *y = (f32 *)at(op->a[1]) + m * 2 * used, chosen = 0, all = 0;
+    for (u32 s = 0; s < used; s++) {
+      u32 best = experts;
+      for (u32 e = 0; e < experts; e++) {
+        u32 taken = 0;
+        for (u32 i = 0; i < s; i++) taken |= (u32)y[i] == e;
+        if (!taken && (best == experts || x[e] > x[best])) best = e;
+      }
+      y[s] = (f32)best;
+      y[used + s] = exp1(x[best] - x[(u32)y[0]]);
+      chosen += y[used + s];
+    }
+    for (u32 e = 0; e < experts; e++) all += exp1(x[e] - x[(u32)y[0]]);
+    for (u32 s = 0; s < used; s++) y[used + s] /= op->a[4] ? chosen : all;
+  }
+}
+
+// y[m, i] = sum over s of share[m, s] * x[m, s, i].  a: x, what `route` made, y, used, n (a multiple of 4)
+void mix(const Op *op, const Context *c) {
+  const u32 used = op->a[3], n = op->a[4];
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const f32 *x = (f32 *)at(op->a[0]) + m * used * n, *share = (f32 *)at(op->a[1]) + m * 2 * used + used;
+    f32 *y = (f32 *)at(op->a[2]) + m * n;
+    for (u32 i = 0; i < n; i += 4) {
+      v128_t sum = wasm_f32x4_const_splat(0);
+      for (u32 s = 0; s < used; s++) sum = madd(load(x + s * n + i), splat4(share + s), sum);
+      wasm_v128_store(y + i, sum);
+    }
+  }
+}
+
 // Copies pieces of memory whose addresses are a stride apart.
 // a: source, target, bytes of a piece (a multiple of 16), the source's stride, number of pieces, the target's stride
 void copy(const Op *op, const Context *c) {

@@ -30,7 +30,7 @@ from py_core.backends.checks import (
     pass_end,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
-from py_core.backends.numpy.rows import attention, glu, rms_norm, rope, short_conv, soft_cap
+from py_core.backends.numpy.rows import attention, expert_linear, glu, mix, rms_norm, rope, route, short_conv, soft_cap
 from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -334,6 +334,12 @@ class NumpyBackend:
                         values[op.out] += np.float32(pair.scale) * (values[op.x] @ pair.a.T @ pair.b[rows].T)
                 case ops.GLU():
                     values[op.out] = glu(values[op.gate], values[op.up], op.activation)
+                case ops.Route():
+                    values[op.out] = route(values[op.x], op.used, op.normalized)
+                case ops.ExpertLinear():
+                    values[op.out] = expert_linear(values[op.x], values[op.route], self._weights[op.weight], op.used)
+                case ops.Mix():
+                    values[op.out] = mix(values[op.x], values[op.route], op.used)
                 case ops.SoftCap():
                     values[op.out] = soft_cap(values[op.x], op.cap)
                 case ops.Add():

@@ -59,6 +59,34 @@ def short_conv(x: np.ndarray, weight: np.ndarray, past: np.ndarray) -> tuple[np.
     return c * sum(weight[:, j] * rows[j : j + len(x)] for j in range(taps)), z
 
 
+def route(logits: np.ndarray, used: int, normalized: bool) -> np.ndarray:
+    """logits (M, experts). Returns the experts' numbers, then their shares: (M, 2 used); see `graph.Route`."""
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    experts = np.argsort(-shares, axis=1, kind="stable")[:, :used]
+    shares = np.take_along_axis(shares, experts, axis=1)
+    if normalized:
+        shares /= shares.sum(axis=1, keepdims=True)
+    return np.concatenate([experts.astype(shares.dtype), shares], axis=1)
+
+
+def expert_linear(x: np.ndarray, routed: np.ndarray, weight: np.ndarray, used: int) -> np.ndarray:
+    """x (M, k) or (M, used * k), routed (M, 2 used) as `route` returns it, weight (experts, n, k): (M, used * n)."""
+    _, n, k = weight.shape
+    experts = routed[:, :used].astype(np.int64)
+    rows = np.broadcast_to(x.reshape(len(x), -1, k), (len(x), used, k))
+    out = np.empty((len(x), used, n), x.dtype)
+    for expert in np.unique(experts):
+        chosen = experts == expert
+        out[chosen] = rows[chosen] @ weight[expert].T
+    return out.reshape(len(x), -1)
+
+
+def mix(x: np.ndarray, routed: np.ndarray, used: int) -> np.ndarray:
+    """x (M, used * n), routed (M, 2 used): the sum of a row's parts, by their shares (M, n)."""
+    return np.einsum("ms,msn->mn", routed[:, used:], x.reshape(len(x), used, -1))
+
+
 def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
     """cap * tanh(x / cap)"""
     return np.tanh(x / np.float32(cap)) * np.float32(cap)

@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 14
+ABI = 15
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -54,6 +54,9 @@ class OpKind(IntEnum):
     COPY = 21
     DEMOTE = 22
     SHORT_CONV = 23
+    ROUTE = 24
+    EXPERT_LINEAR = 25
+    MIX = 26
 
 
 class Epilogue(IntEnum):

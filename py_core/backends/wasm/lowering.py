@@ -71,7 +71,8 @@ class ProgramLowering:
         self._body, self._head = fuse(graph)
         self._body_values = {op.out for op in graph.body}
         self.arena = Arena()
-        take, widest = self.arena.take, max(op.x.width for op in graph.ops if isinstance(op, Linear))
+        # The inputs of a row's experts lie side by side: they take no more room than one row of that width.
+        take, widest = self.arena.take, max(op.x.width for op in graph.ops if isinstance(op, Linear | ops.ExpertLinear))
         self.weights = PackedWeights(tensors, self.arena)
         self._values = Values([*self._body, *self._head], take)
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
@@ -254,6 +255,12 @@ class ProgramLowering:
             case ops.ShortConv():
                 taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
                 return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps))]
+            case ops.Route():
+                return [Op(OpKind.ROUTE, (values[op.x], out, op.x.width, op.used, int(op.normalized)))]
+            case ops.ExpertLinear():
+                return self._experts(op, out)
+            case ops.Mix():
+                return [Op(OpKind.MIX, (values[op.x], values[op.route], out, op.used, op.out.width))]
             case ops.Add():
                 return [Op(OpKind.ADD, (values[op.a], values[op.b], out, op.out.width))]
             case ops.SoftCap():
@@ -391,16 +398,35 @@ class ProgramLowering:
             offset += matrix.rows
         return found
 
+    def _experts(self, op: ops.ExpertLinear, out: int) -> list[Op]:
+        if op.n % BAND_ROWS:
+            raise BackendError(
+                "wasm.expert-rows",
+                "{name} has experts of {rows} rows; the WASM kernels read multiples of {band} only.",
+                name=op.weight,
+                rows=op.n,
+                band=BAND_ROWS,
+            )
+        matrix = self.weights.matrix([TensorRows(op.weight, 0, self._graph.weights[op.weight][0] * op.n)])
+        mode = Mode.FLOAT if matrix.is_float else self._mode
+        slots = op.x.width // op.k
+        activations = (self._one, self._one_bytes, self._many, self._max_rows * slots)
+        barrier = Barrier.MANY_ROWS if slots == 1 else Barrier.ALWAYS
+        prepared = self._prepare(self._values[op.x], op.k, None, activations, mode, barrier, slots=slots)
+        arguments = (matrix.address, out, self._values[op.route], op.used, op.n, slots, *activations, mode)
+        return [prepared, Op(OpKind.EXPERT_LINEAR, arguments)]
+
     def _prepare(
         self, x: int, width: int, norm: RMSNorm | None, activations: tuple[int, int, int, int], mode: Mode,
-        barrier: Barrier, every_row: bool = False,
+        barrier: Barrier, every_row: bool = False, slots: int = 1,
     ) -> Op:  # fmt: skip
         """Normalize rows of x, if there is a norm, and quantize them for a linear.
 
-        `every_row`: x has all of the state's rows, even if only the rows that need logits are wanted.
+        `every_row`: x has all of the state's rows, even if only the rows that need logits are wanted. A row of the
+        state has `slots` rows of x.
         """
         weight, eps = (self.weights.norm(norm.weight), norm.eps) if norm else (0, 0.0)
-        arguments = (x, width, weight, real_bits(eps), *activations, mode, self._rows, int(every_row))
+        arguments = (x, width, weight, real_bits(eps), *activations, mode, self._rows, int(every_row), slots)
         return Op(OpKind.QUANTIZE, arguments, barrier)
 
     def _sampler(self, kind: OpKind) -> Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ PIECE = 4 << 20
 
 @dataclass(frozen=True)
 class TensorRows:
-    """Some rows of a tensor."""
+    """Some rows of a tensor. The matrices of experts are one below the other."""
 
     name: str
     first: int
@@ -68,12 +69,12 @@ class PackedWeights:
         """Return these rows as one matrix, to be repacked. Raises BackendError for a width that the kernels do not
         read."""
         info = self._tensors[parts[0].name]
-        if info.shape[1] % 4:
+        if info.shape[-1] % 4:
             raise BackendError(
                 "wasm.columns",
                 "{name} is {columns} wide; the WASM kernels read multiples of 4 only.",
                 name=info.name,
-                columns=info.shape[1],
+                columns=info.shape[-1],
             )
         return self._packed(parts)
 
@@ -86,7 +87,7 @@ class PackedWeights:
         key = tuple(parts)
         if key not in self._matrices:
             info = self._tensors[parts[0].name]
-            columns, rows = info.shape[1], sum(part.count for part in parts)
+            columns, rows = info.shape[-1], sum(part.count for part in parts)
             nbytes = matrix_bytes(info.format, rows, columns)
             data = self._arena.take(nbytes)
             self.nbytes += nbytes
@@ -106,7 +107,7 @@ class PackedWeights:
         key = (part, TensorRows(part.name, part.first + first, count))
         if key not in self._matrices:
             info = self._tensors[part.name]
-            columns = info.shape[1]
+            columns = info.shape[-1]
             data = whole.data + matrix_bytes(info.format, first, columns)
             address = self._arena.put(struct.pack("<4I", whole.kind, count, columns, data))
             self._matrices[key] = PackedMatrix(address, whole.kind, count, data)
@@ -176,7 +177,7 @@ class PackedWeights:
 
     def _repack(self, part: TensorRows, target: int, first: int) -> None:
         info = self._tensors[part.name]
-        rows, columns = info.shape
+        rows, columns = math.prod(info.shape[:-1]), info.shape[-1]
         row_bytes = info.nbytes // rows
         step = max(GROUP_ROWS, PIECE // row_bytes // GROUP_ROWS * GROUP_ROWS)
         for row in range(0, part.count, step):

@@ -105,6 +105,35 @@ def test_quantize_and_linear_equal_numpy(host, form, mode, n, blocks, m, epilogu
     np.testing.assert_array_equal(read(host, out, ROOM, stride)[untouched], y[untouched])
 
 
+@given(
+    form=st.sampled_from(["Q4_0", "Q8_0", "Q6_K", "F16"]), mode=st.sampled_from([Mode.PRECISE, Mode.FAST]),
+    bands=st.integers(1, 3), m=st.integers(1, ROOM), experts=st.integers(1, 9), used=st.integers(1, 4),
+    shared=st.booleans(), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@settings(few, max_examples=20)
+def test_each_row_is_multiplied_by_its_experts(host, form, mode, bands, m, experts, used, shared, seed) -> None:
+    rng, arena, used = np.random.default_rng(seed), Arena(), min(used, experts)
+    k, n, slots = max(32, FORMATS[form].block_size), 16 * bands, 1 if shared else used
+    w = quantize(rng.standard_normal((experts * n, k)).astype(np.float32), FORMATS[form])
+    values = dequantize(w, FORMATS[form], (experts, n, k))
+    x, y = (rng.standard_normal((ROOM, width)).astype(np.float32) for width in (slots * k, used * n))
+    routed = reference.route(rng.standard_normal((ROOM, experts)).astype(np.float32), used, True)
+    mode = Mode.FLOAT if MATRIX_KINDS[form] >= MatrixKind.FLOAT32 else mode
+    out = put(host, arena, y)
+    one, many = arena.take(activation_bytes(k, 1) + 64), arena.take(activation_bytes(k, ROOM * slots))
+    activations = (one, 0, many, ROOM * slots, mode)
+    place = (put(host, arena, x), k, 0, 0)
+    matrix_of_all = matrix(host, arena, w, form, experts * n, k)
+    ops = [
+        Op(OpKind.QUANTIZE, (*place, *activations, arena.take(k * 4), 0, slots)),
+        Op(OpKind.EXPERT_LINEAR, (matrix_of_all, out, put(host, arena, routed), used, n, slots, *activations)),
+    ]
+    run(host, arena, ops, state_bytes([(0, row, 0) for row in range(m)]))
+    got, expected = read(host, out, ROOM, used * n), reference.expert_linear(x[:m], routed[:m], values, used)
+    assert np.linalg.norm(got[:m] - expected) < RELATIVE[mode] * np.linalg.norm(expected)
+    np.testing.assert_array_equal(got[m:], y[m:])
+
+
 @every_format
 @given(rows=st.integers(1, 40), blocks=st.integers(1, 3), m=st.integers(1, ROOM), seed=st.integers(0, 2**32 - 1))
 @settings(few, max_examples=3)

@@ -128,3 +128,19 @@ def test_a_convolution_equals_numpy_and_keeps_its_rows(host, m, quads, taps, see
     np.testing.assert_allclose(got[:m], expected, rtol=1e-5, atol=1e-5)
     assert (got[m:] == SENTINEL).all()
     np.testing.assert_array_equal(read(host, pages, *kept.shape), kept)
+
+
+@given(m=rows, experts=st.integers(1, 40), used=st.integers(1, 8), normalized=st.booleans(), seed=seeds)
+@few
+def test_experts_are_chosen_and_mixed_as_in_numpy(host, m, experts, used, normalized, seed) -> None:
+    rng, arena, used, width = np.random.default_rng(seed), Arena(), min(used, experts), 8
+    logits = (rng.standard_normal((ROOM, experts)) * 3).astype(np.float32)
+    logits[0] = logits[0, 0]  # among equals the first are chosen
+    routed = room(host, arena, 2 * used)
+    op = Op(OpKind.ROUTE, (put(host, arena, logits), routed, experts, used, int(normalized)))
+    got, expected = made(host, arena, op, routed, m, 2 * used), reference.route(logits[:m], used, normalized)
+    np.testing.assert_array_equal(got[:, :used], expected[:, :used])
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    x, out = rng.standard_normal((ROOM, used * width)).astype(np.float32), room(host, arena, width)
+    got = made(host, arena, Op(OpKind.MIX, (put(host, arena, x), routed, out, used, width)), out, m, width)
+    np.testing.assert_allclose(got, reference.mix(x[:m], expected, used), rtol=1e-4, atol=1e-5)

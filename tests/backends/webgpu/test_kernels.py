@@ -182,6 +182,42 @@ def test_matvec_equals_numpy_and_leaves_the_rest_alone(run_kernel, variant, m, l
 
 
 @named(
+    covering(
+        9, reduction=REDUCTIONS, form=["Q8_0", "Q4_1", "F16", "Q4_K"], n=[7, 32, 75], blocks=[1, 5], together=[1, 2],
+        integers=[False, True], shared=[False, True], used=[1, 3], row_tiles=[1, 2],
+    ),
+    gate=2,
+)  # fmt: skip
+@given(m=st.integers(1, 5), seed=SEEDS)
+@few
+def test_each_row_is_multiplied_by_its_experts(run_kernel, variant, m, seed) -> None:
+    rng, experts = np.random.default_rng(seed), 4
+    (reduce, lanes, workgroup), form, used = variant["reduction"], variant["form"], variant["used"]
+    n, k, together = variant["n"], width(form, variant["blocks"]), variant["together"]
+    slots = 1 if variant["shared"] else used
+    snippets = snippets_of(form, reduce, variant["integers"])
+    chunk = 1 if reduce == "reduce_single" else 12
+    lane_group = lane_group_constants(lanes, workgroup, 1, variant["row_tiles"], chunk, k)
+    data, w = random_matrix(run_kernel.host, rng, experts * n, k, form)
+    x = rng.standard_normal((MAX_ROWS, slots * k)).astype(np.float32)
+    y = rng.standard_normal((MAX_ROWS, used * n)).astype(np.float32)
+    routed = reference.route(rng.standard_normal((MAX_ROWS, experts)).astype(np.float32), used, True)
+    groups = -(-n // (together * (workgroup // lanes) * lane_group["ROW_TILES"]))
+    (out,) = run_kernel(
+        "expert_linear", [state(m), *data, x, x, y, routed], (groups, 1, m * used), snippets,
+        MAX_ROWS=MAX_ROWS, K=k, N=n, BLOCKS=experts * n * k // 32, EXPERTS=experts, USED=used, SHARED=slots == 1,
+        NORM=False, EPS=1e-5, ROWS=together, M_TILE=1, **lane_group,
+    )  # fmt: skip
+    used_x, slack = x[:m].astype(np.float64), 0.0
+    if snippets["columns"] == "x_limbs":
+        slack, used_x = rounding(w, used_x), rounded(used_x)
+    expected = y.copy()
+    expected[:m] = reference.expert_linear(used_x, routed[:m], w.reshape(experts, n, k), used)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(floats(out, *y.shape), expected, rtol=1e-4, atol=(1e-5 + slack) * scale + slack)
+
+
+@named(
     with_all_formats(covering(
         15, lanes=[("reduce_subgroup", 2), ("reduce_subgroup", 4), ("reduce_workgroup", 8)],
         form=[name for name in DRAWN if LAYOUTS[name].quantized], read=[False, True], x_rows=[2, 4, 8],

@@ -121,3 +121,24 @@ def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, 
     expected, rows = drawn.expected()
     check(out, y, expected)
     np.testing.assert_array_equal(floats(kept, *rows.shape), rows)
+
+
+@pytest.mark.parametrize(("experts", "used", "normalized"), [(32, 8, True), (5, 5, False), (70, 2, False)])
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
+@few
+def test_experts_are_chosen_and_mixed_as_in_numpy(run_kernel, experts, used, normalized, m, seed) -> None:
+    rng, width = np.random.default_rng(seed), 45
+    logits, y = normal(rng, MAX_ROWS, experts, spread=3.0), normal(rng, MAX_ROWS, 2 * used)
+    logits[0] = logits[0, 0]  # among equals the first are chosen
+    (routed,) = run_kernel(
+        "route", [state(np.arange(m)), logits, y], (m, 1, 1),
+        MAX_ROWS=MAX_ROWS, EXPERTS=experts, USED=used, NORMALIZED=normalized, WORKGROUP=8,
+    )  # fmt: skip
+    expected = reference.route(logits[:m], used, normalized)
+    check(routed, y, expected)
+    x, y = normal(rng, MAX_ROWS, used * width), normal(rng, MAX_ROWS, width)
+    (out,) = run_kernel(
+        "mix", [state(np.arange(m)), x, floats(routed, MAX_ROWS, 2 * used), y], (-(-width // 8), m, 1),
+        MAX_ROWS=MAX_ROWS, N=width, USED=used, WORKGROUP=8,
+    )  # fmt: skip
+    check(out, y, reference.mix(x[:m], expected, used))

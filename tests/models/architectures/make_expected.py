@@ -36,7 +36,8 @@ def model_of(variant: Variant, mistake: Mistake = NONE) -> transformers.PreTrain
     special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
     # A configuration writes its defaults into the objects that it gets.
     settings = copy.deepcopy({**special, **variant.config, **mistake.config})
-    config = getattr(transformers, f"{variant.transformers}Config")(**settings, attn_implementation="eager")
+    kinds = {"attn_implementation": "eager", "experts_implementation": "eager"}
+    config = getattr(transformers, f"{variant.transformers}Config")(**settings, **kinds)
     model_class = f"{variant.transformers.removesuffix('Text')}ForCausalLM"
     model = getattr(transformers, model_class)(config).double().eval()
     values = mistake.weights(weights(variant))

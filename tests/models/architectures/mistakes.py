@@ -62,10 +62,16 @@ def mistakes(variant: Variant) -> list[Mistake]:
         found.append(Mistake("the embedding as output matrix", config={"tie_word_embeddings": True}))
     if architecture == "phi3" or variant.name == "mistral":
         found.append(Mistake("a window", config={"sliding_window": WINDOW}))
-    if architecture == "granite":
+    if architecture in ("granite", "granitemoe"):
         names = ("embedding_multiplier", "residual_multiplier")
         found += [Mistake(f"no {name}", config={name: 1.0}) for name in names]
         found.append(Mistake("attention's usual scale", config={"attention_multiplier": 0.25}))
+    if architecture == "granitemoe":
+        found += [
+            Mistake("one expert less", config={"num_experts_per_tok": c["num_experts_per_tok"] - 1}),
+            Mistake("up above gate", weights=_experts("gate_up_proj", lambda w: np.roll(w, w.shape[1] // 2, axis=1))),
+            Mistake("experts in another order", weights=_experts("down_proj", lambda w: w[::-1])),
+        ]
     if architecture == "lfm2":
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_layernorm") for part in "qk"]
         found += [
@@ -186,6 +192,13 @@ def _rolled(ending: str, parts: int) -> Callable[[Weights], Weights]:
 def _taps(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weights], Weights]:
     return lambda weights: {
         name: np.ascontiguousarray(change(values), np.float32) if name.endswith("conv.conv.weight") else values
+        for name, values in weights.items()
+    }
+
+
+def _experts(ending: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: np.ascontiguousarray(change(values)) if name.endswith(f"experts.{ending}") else values
         for name, values in weights.items()
     }
 

@@ -52,6 +52,7 @@ KERNELS = (
     "olmo2",
     "glm4",
     "granite",
+    "granitemoe",
     "lfm2",
 )
 """Every architecture once, in the variant that demands most of kernels. The others differ in computations that

@@ -57,6 +57,9 @@ def kernel_variants() -> list[KernelVariant]:
             rotation = {"PAIRS": 24 if staged else 0, "INTERLEAVED": False}
             rows = {"FIRST_ROW": 0, "ADD_BIAS": staged, "BIAS_AT": 768}
             add("qkv", snippets, every, **matrix, **shape, FIRST_HEAD=0, **rotation, **rows, **sizes)
+            if every:
+                experts = {**matrix, **shape, "M_TILE": 1, "NORM": False, "EXPERTS": 8, "USED": 2, "SHARED": staged}
+                add("expert_linear", snippets, **experts)
             for epilogue in (0, 1, 2) if every else (0,):
                 linear = {**matrix, **rows, "Y_STRIDE": 100, "Y_OFFSET": 0, "EPILOGUE": epilogue, "GELU": staged}
                 whole = every and epilogue == 0
@@ -198,6 +201,8 @@ def kernel_variants() -> list[KernelVariant]:
         add("glu", {}, N=100, GELU=gelu, WORKGROUP=64)
     add("add", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
+    add("route", {}, EXPERTS=32, USED=8, NORMALIZED=True, WORKGROUP=64)
+    add("mix", {}, N=100, USED=8, WORKGROUP=64)
     add("copy_rows", {}, K=576, WORKGROUP=64)
     add("short_conv", {}, K=576, TAPS=3, ROWS=10, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
     for name, read, whole, constants in training_variants():

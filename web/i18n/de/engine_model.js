@@ -145,6 +145,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'wasm.training-lost': 'Die Worker auf der CPU wurden mitten im Training neu gestartet. Stelle seinen letzten Schritt wieder her.',
   'wasm.heads': 'Dieses Modell hat {group} Köpfe von {size} Werten für jeden Kopf der Keys und Values; die WASM-Kernel können bis zu {most}, von bis zu {longest} Werten. Wähle einen anderen Antrieb oder ein anderes Modell.',
   'wasm.columns': '{name} ist {columns} breit; die WASM-Kernel lesen nur Vielfache von 4.',
+  'wasm.expert-rows': '{name} hat Experten von {rows} Zeilen; die WASM-Kernel lesen nur Vielfache von {band}.',
   'wasm.norm-format': '{name} ist in {format}; die WASM-Kernel lesen Normen und Biase nur in F32.',
 
   // adapters

@@ -16,7 +16,7 @@ from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.weights.arena import WeightArena, WeightMatrix
 from py_core.backends.webgpu.weights.layout import BLOCK, LIMBS_BYTES
 from py_core.backends.webgpu.weights.vectors import Vectors
-from py_core.models.graph import Activation, Graph, Linear, RMSNorm, Value
+from py_core.models.graph import Activation, ExpertLinear, Graph, Linear, RMSNorm, Value
 
 _DOWN_TILE, _DOWN_WORKGROUP = 4, 512
 """Rows of x, and invocations, of a workgroup that makes A x."""
@@ -163,6 +163,24 @@ class LinearLowering:
                 )  # fmt: skip
             found.append(Kernel(lora_name(name, lora), pipeline, with_lora(bindings, lora, following), grid, cost))
         return found
+
+    def experts(self, op: ExpertLinear) -> Kernel:
+        """Return a kernel that multiplies each row by the matrices of its experts, one product after the other."""
+        matrix, used, slots = self._arena.place([op.weight], whole=True), op.used, op.x.width // op.k
+        (part,), values = matrix.parts, self._values
+        name = f"{used} experts {op.k}x{op.n} {matrix.format.name}"
+        shape = self._builder.shape(name, matrix, "one")
+        (constants, snippets), each, _ = self._builder.matvec_part(
+            matrix, part, shape, shape.rows, "one", False, None, 1,
+            N=op.n, EXPERTS=self._weights[op.weight][0], USED=used, SHARED=slots == 1,
+        )  # fmt: skip
+        pipeline = self._builder.pipeline("expert_linear", dict(snippets), **constants)
+        x, grid = values.of(op.x), folded(-(-op.n // shape.rows), each, 1)
+        bindings = (self._state, part.quants, part.scales, x, x, values.of(op.out), values.of(op.route))
+        one = linear_cost(matrix, op.n, 0, op.n)
+        # Rows seldom have the same experts: each reads the weights of its own.
+        cost = Cost(row_bytes=used * (one.fixed_bytes + one.row_bytes), row_flops=used * one.row_flops)
+        return Kernel(name, pipeline, fixed(bindings), lambda m: grid(m * used), cost)
 
     def shape(self, name: str, matrix: WeightMatrix, given: LinearInput, context: PassContext) -> MatvecShape:
         """Return the shape of the matvec of this name, for a pass without tiles."""

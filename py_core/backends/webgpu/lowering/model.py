@@ -201,6 +201,12 @@ class PlanLowering:
                 return self._attention.attention(op, context)
             case ops.ShortConv():
                 return [self._short_conv(op)]
+            case ops.Route():
+                return [self._route(op)]
+            case ops.ExpertLinear():
+                return [linears.experts(op)]
+            case ops.Mix():
+                return [self._mix(op)]
             case ops.GLU():
                 return [self._glu(op.activation, op.out.width, values.of(op.gate), values.of(op.up), values.of(op.out))]
             case ops.Add():
@@ -223,6 +229,21 @@ class PlanLowering:
 
         cost = Cost(fixed_bytes=4 * width * op.taps, row_bytes=4 * width * 5, row_flops=2 * width * (op.taps + 1))
         return Kernel("short_conv", pipeline, bindings, lambda m: (-(-width // 256), 1, 1), cost)
+
+    def _route(self, op: ops.Route) -> Kernel:
+        experts = op.x.width
+        constants = {"EXPERTS": experts, "USED": op.used, "NORMALIZED": op.normalized}
+        pipeline = self._builder.pipeline("route", {}, WORKGROUP=64, **constants)
+        cost = Cost(row_bytes=4 * (experts + op.out.width), row_flops=4 * experts)
+        bindings = (self._state, self._values.of(op.x), self._values.of(op.out))
+        return Kernel("route", pipeline, fixed(bindings), lambda m: (m, 1, 1), cost)
+
+    def _mix(self, op: ops.Mix) -> Kernel:
+        n = op.out.width
+        pipeline = self._builder.pipeline("mix", {}, N=n, USED=op.used, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * n * (op.used + 1), row_flops=2 * n * op.used)
+        bindings = (self._state, self._values.of(op.x), self._values.of(op.route), self._values.of(op.out))
+        return Kernel("mix", pipeline, fixed(bindings), per_row(n, 64), cost)
 
     def _tap(self, op: Fused, to: Binding) -> list[Kernel]:
         """Copy every row of a value to a buffer of its own, before another value takes its place. A norm is made
