@@ -73,9 +73,10 @@ async def native_router() -> RouterParts:
     return native_router_parts()
 
 
-async def open_router(changes: Mapping[str, Any] | None = None) -> Router:
-    """A router without a memory. changes: the user's, to the agents. Raises EmbedderError or RoutingDataError."""
-    parts = native_router_parts()
+async def open_router(changes: Mapping[str, Any] | None = None, multilingual: bool = False) -> Router:
+    """A router without a memory. changes: the user's, to the agents. multilingual: as in `open_embedder`. Raises
+    EmbedderError or RoutingDataError."""
+    parts = native_router_parts(multilingual)
     return await build_router(parts.embedder, parts.data, parts.kernel, changes)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from app.bench.routing import TEST_SET, read_test_set
-from app.native_runtime import native_router
+from app.native_runtime import native_router_parts
+from app.routing.factory import RouterParts
 from app.routing.service import RoutingService
 from app.runtime import Runtime, RuntimeConfig
 from py_core.routing.agents import FALLBACK_ID
@@ -29,7 +30,7 @@ def read_habits(path: Path = HABITS) -> list[dict[str, Any]]:
     return habits
 
 
-async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
+async def measure_habits(habits: Sequence[dict[str, Any]], multilingual: bool = False) -> dict[str, Any]:
     """All habits belong to one user. Shares of 1: of the corrected messages (`told`), of their paraphrases (`other`),
     and of the routing test set (`test`, and its `assistant` part): with the shipped router, and with the corrections
     and the weights that they change."""
@@ -44,7 +45,10 @@ async def measure_habits(habits: Sequence[dict[str, Any]]) -> dict[str, Any]:
     async def rows() -> VolatileRows:
         return VolatileRows()
 
-    runtime = await Runtime.open(RuntimeConfig(rows, router=native_router))
+    async def parts() -> RouterParts:
+        return native_router_parts(multilingual)
+
+    runtime = await Runtime.open(RuntimeConfig(rows, router=parts))
     routing = runtime.routing
     assert routing is not None
     try:

@@ -24,8 +24,9 @@ BESIDE = 192
 template."""
 SMALL_WIDTH = 1024
 """A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
-WHOLE_FOR_SMALL = 512
-"""it reads files of more tokens by their passages, even if the whole file would fit (docs/decisions/0066)."""
+WHOLE_AT_MOST = 512
+"""it reads files of more tokens by their passages, even if the whole file would fit. So does a larger one on a CPU, where
+it would take minutes until the first words (docs/decisions/0066)."""
 LEAST_ROOM = 64
 """If the context has less room, nothing of the files is read: the message is nearly as long as that."""
 
@@ -66,7 +67,8 @@ def room_for_files(model: Model, text: str, agent: Agent | None = None) -> int:
 
 def whole_room(model: Model, room: int) -> int:
     """Return the most tokens of files that are read as a whole for any question."""
-    return min(room, WHOLE_FOR_SMALL) if model.config.hidden_size < SMALL_WIDTH else room
+    reads_passages = model.config.hidden_size < SMALL_WIDTH or model.engine.capabilities.software
+    return min(room, WHOLE_AT_MOST) if reads_passages else room
 
 
 def counting(model: Model) -> Callable[[str], int]:

@@ -93,20 +93,21 @@ def bench_routing(
         int, typer.Option(min=0, help="Also measure searching and opening this many learned patterns.")
     ] = 0,
     habits: Annotated[bool, typer.Option("--habits", help="Also measure what corrections of routes teach.")] = False,
+    multilingual: Annotated[bool, typer.Option("--multilingual", help="With the multilingual embedder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure how often the router is right on unseen requests, and how long it takes. For developers."""
     rows = read_test_set(data)
 
     async def run() -> dict[str, Any]:
-        router = await open_router()
+        router = await open_router(multilingual=multilingual)
         report = await measure_routing(router, rows)
         report["everyday"] = await measure_everyday(router, read_everyday())
         report["conversations"] = await measure_follow_ups(router, read_follow_ups())
         if patterns:
-            report["learned"] = await measure_patterns(native_router_parts(), patterns)
+            report["learned"] = await measure_patterns(native_router_parts(multilingual), patterns)
         if habits:
-            report["habits"] = await measure_habits(read_habits())
+            report["habits"] = await measure_habits(read_habits(), multilingual)
         return report
 
     report = asyncio.run(run())

@@ -33,4 +33,4 @@ def use_few_examples(patch: pytest.MonkeyPatch, parts: RouterParts) -> None:
     """Until the patch is undone, every router of this process uses them. parts: the result of `few_parts`."""
     few = few_examples()
     patch.setattr(router_factory, "shipped_examples", lambda: few)
-    patch.setattr(native_runtime, "native_router_parts", lambda: parts)
+    patch.setattr(native_runtime, "native_router_parts", lambda multilingual=False: parts)

@@ -31,6 +31,7 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
     texts = {title: _read(node_modules / name) for title, name in npm.items()}
     texts["CPython (Python Software Foundation License)"] = _read(root / "docs" / "licenses" / "PSF-2.0.txt")
     texts["ONNX Runtime (MIT License) and libraries in it"] = _read(root / "docs" / "licenses" / "onnxruntime.txt")
+    texts["multilingual-e5-small (MIT License)"] = _read(root / "docs" / "licenses" / "multilingual-e5-small.txt")
     texts["Libraries in Pyodide"] = _read(root / "docs" / "licenses" / "pyodide-parts.txt")
     for name, path in sorted(files.items()):
         if name.endswith(".whl"):
