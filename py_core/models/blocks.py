@@ -23,7 +23,7 @@ def block(
     activation: Activation = "silu", fused_gate: bool = False, post_norms: bool = False,
 ) -> Value:  # fmt: skip
     """One layer: y = x + attention(norm(x)), then y + mlp(norm(y)); returns this residual (M, hidden). A model with
-    experts has a mixture of them, whose shares sum up to 1, in place of the MLP.
+    experts has a mixture of them, whose shares sum up to 1, instead of the MLP.
 
     rotation: of q and k, None if they do not rotate; interleaved: neighbours rotate, else halves of a head
     qkv_bias, fused_gate: the contents of the file, see `qkv` and `mlp`

@@ -10,7 +10,7 @@ is divided like the logits.
 
 Source: Power Scheduler (arXiv 2408.13359).
 
-A mixture (granitemoe) has the experts of `blocks.moe` in place of each MLP.
+A mixture (granitemoe) has the experts of `blocks.moe` instead of each MLP.
 
 Granite 4 with layers of Mamba is another architecture, granitehybrid.
 """
