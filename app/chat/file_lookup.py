@@ -25,8 +25,8 @@ template."""
 SMALL_WIDTH = 1024
 """A model with narrower hidden states (up to about half a billion parameters) loses the thread in a long text:"""
 WHOLE_AT_MOST = 512
-"""it reads files of more tokens by their passages, even if the whole file would fit. So does a larger one on a CPU, where
-it would take minutes until the first words (docs/decisions/0066)."""
+"""it reads files of more tokens by their passages, even if the whole file would fit. So does a larger one on a CPU: it
+would take minutes until the first words (docs/decisions/0066)."""
 LEAST_ROOM = 64
 """If the context has less room, nothing of the files is read: the message is nearly as long as that."""
 
