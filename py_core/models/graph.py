@@ -284,8 +284,9 @@ class Graph:
 
     @property
     def linear_weights(self) -> set[str]:
-        """The tensors of the blocks' linears, which adapters may change; the head's are not among them."""
-        return {op.weight for op in self.body if isinstance(op, Linear)}
+        """The tensors of the blocks' linears, which adapters may change; the head's and routers' are not among them."""
+        routed = {op.x for op in self.body if isinstance(op, Route)}
+        return {op.weight for op in self.body if isinstance(op, Linear) and op.out not in routed}
 
     @property
     def convolutions(self) -> dict[int, ShortConv]:

@@ -57,17 +57,12 @@ _LFM2 = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.w2": "ffn_down",
 }
-_GRANITE_MOE = {
-    "self_attn.o_proj": "attn_output",
-    "block_sparse_moe.router": "ffn_gate_inp",
-}
-"""The experts have no modules of their own: neither adapters nor the converter read them."""
 _BLOCKS = {
     "lfm2": _ATTENTION | _LFM2,
     "llama": _LLAMA,
     "smollm3": _LLAMA,
     "granite": _LLAMA,
-    "granitemoe": _ATTENTION | _TWO_NORMS | _GRANITE_MOE,
+    "granitemoe": _EVERYWHERE | _ATTENTION | _TWO_NORMS,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
     "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,
