@@ -74,6 +74,7 @@ def fetch_models(options: argparse.Namespace) -> int:
         for name in options.names:
             if name.lower() == MULTILINGUAL:
                 fetch_multilingual(cache, downloader)
+                heading("From now on each site has the multilingual embedder: `python build.py serve`")
                 continue
             path = ensure_larger_model(cache, downloader, name)
             subprocess.run(
