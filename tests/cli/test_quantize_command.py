@@ -83,9 +83,19 @@ def test_rows_that_are_no_whole_blocks_get_another_format(mixture, columns, usua
 
 
 @pytest.mark.parametrize("mixture", ["Q8_0", "mixed"])
-def test_a_convolution_stays_in_float32(mixture: str) -> None:
-    conv = TensorInfo("blk.0.shortconv.conv.weight", (256, 3), FORMATS["F32"], 0, 0)
-    assert choose_formats({conv.name: conv, **model_of(2)}, mixture)[conv.name].name == "F32"
+@pytest.mark.parametrize("name", ["shortconv.conv", "ffn_gate_inp"])
+def test_convolutions_and_routers_stay_in_float32(mixture: str, name: str) -> None:
+    kept = TensorInfo(f"blk.0.{name}.weight", (256, 256), FORMATS["F32"], 0, 0)
+    assert choose_formats({kept.name: kept, **model_of(2)}, mixture)[kept.name].name == "F32"
+
+
+def test_last_matrices_of_experts_get_as_many_bits_as_those_of_an_mlp() -> None:
+    tensors = model_of(16)
+    for layer in range(16):
+        name = f"blk.{layer}.ffn_down_exps.weight"
+        tensors[name] = TensorInfo(name, (4, 64, 256), FORMATS["F32"], 0, 0)
+        del tensors[f"blk.{layer}.ffn_down.weight"]
+    assert layers_in(tensors, "Q4_K_M", "ffn_down_exps", "Q6_K") == [0, 1, 4, 7, 10, 13, 14, 15]
 
 
 def test_mixed_keeps_attention_in_halves_and_the_mlp_in_four_bits() -> None:
