@@ -135,6 +135,7 @@ async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]
     config, graph = describe_model(header, None, await read_rope_factors(source, header))
     fused = fused_layers(graph)
     return asdict(config) | {
+        "conv_layers": sorted(config.conv_layers),
         "rope": _rotation_words(config.rope),
         "local_rope": _rotation_words(config.local_rope),
         "fused_layers": f"{sum(fused)} of {len(fused)}",

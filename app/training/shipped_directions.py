@@ -12,6 +12,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from app.generation.assistant import SYSTEM_PROMPT
 from app.lessons.imprints import GENERIC_TEXTS, shipped_path
 from app.models.build_outputs import kernel_path
@@ -32,7 +34,7 @@ async def main() -> None:
     directions = await learn_directions(model, SYSTEM_PROMPT, GENERIC_TEXTS.read_text("utf-8").splitlines())
     out = shipped_path(sha256_of_model(path))
     out.parent.mkdir(exist_ok=True)
-    out.write_bytes(write_safetensors({"directions": directions}))
+    out.write_bytes(write_safetensors({"directions": directions.astype(np.float16)}))
     print(f"{out}: {directions.shape[0]} directions of {directions.shape[1]} numbers")
 
 

@@ -18,6 +18,7 @@ _NAME = re.compile(r"tests\.bench (\w+)")
 NAMED = sorted({name for page in PAGES for name in _NAME.findall(page.read_text("utf-8"))})
 SIZES = "--shape smollm2-135m --layers 1 --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
 OPTIONS = {
+    "answer_settings": "--backend wasm --kinds plans --settings plain",
     "adapters": "--engine wasm --rounds 1 --prompt 8 --tokens 2",
     "beside_llama_cpp": "--task parallel --rounds 1 --conversations 2 --prompt 16 --tokens 2",
     "big_file": "--layers 1 --context 64",
@@ -35,6 +36,7 @@ OPTIONS = {
     "instant": "--facts 1",
     "instant_page": "--facts 1",
     "interleavings": "--seconds 3",
+    "kept_model": "--model smollm2-135m-instruct --turns 1",
     "kv_tiers": "--at 64 --scored 8 --steps 1 --rounds 1",
     "languages": "",
     "learning_open": "--rounds 1 --tokens 2",

@@ -53,7 +53,7 @@ def pairs(variant: Variant) -> Iterator[DrawnPair]:
     """Pairs for every linear of the blocks. b is not 0, and large enough to have a visible effect."""
     draw = np.random.default_rng(2)
     for tensor in tensors(variant):
-        if tensor.is_matrix and tensor.gguf_name.startswith("blk."):
+        if len(tensor.shape) == 2 and tensor.gguf_name.startswith("blk."):
             rows, columns = tensor.shape
             a = (2 * draw.random((RANK, columns)) - 1) / math.sqrt(columns)
             b = (2 * draw.random((rows, RANK)) - 1) / math.sqrt(RANK)
