@@ -70,7 +70,7 @@ class Consolidation:
         self.layout = layout_of(model.graph, recipe)
         self._lessons = [*job.new, *job.old]
         portions = recipe.portions
-        rate = recipe.rate if job.start is None else recipe.rate_again
+        rate = recipe.rate_of(model.config.hidden_size, again=job.start is not None)
         schedule = Schedule(rate, portions.steps(len(job.new), len(job.old)), recipe.warm_up)
         elastic = recipe.elastic if job.start and job.start.fisher is not None else 0.0
         self._settings = TrainerSettings(

@@ -46,10 +46,11 @@ class Recipe:
     """How to train, and what to accept. docs/decisions/0045 says how the numbers were found.
 
     rank, scale: of the pairs; scale is alpha / rank. rate, rate_again: for the first training, and for one that
-    continues. text_tokens, answer_tokens: the most tokens of each kept text and answer. wordings: questions in other
-    words that the model generates for each new lesson. harm: how much the probe's perplexity may grow over the plain
-    model's; 0.03 is 3%. scales: tried in this order. elastic, fisher_keep: for elastic weight consolidation, from the
-    second training on. recalled: the most lessons that are asked before and after.
+    continues, of models of this width or narrower (`rate_of`). text_tokens, answer_tokens: the most tokens of each
+    kept text and answer. wordings: questions in other words that the model generates for each new lesson. harm: how
+    much the probe's perplexity may grow over the plain model's; 0.03 is 3%. scales: tried in this order. elastic,
+    fisher_keep: for elastic weight consolidation, from the second training on. recalled: the most lessons that are
+    asked before and after.
     """
 
     portions: Portions = field(default_factory=Portions)
@@ -57,6 +58,7 @@ class Recipe:
     scale: float = 2.0
     rate: float = 4e-3
     rate_again: float = 2.4e-3
+    width: int = 576
     warm_up: int = 5
     beta2: float = 0.95
     text_tokens: int = 56
@@ -68,6 +70,13 @@ class Recipe:
     fisher_keep: float = 0.5
     recalled: int = 48
     save_every: int = 8
+
+    def rate_of(self, hidden: int, again: bool) -> float:
+        """The highest learning rate for a model of this width. again: the training continues an earlier one.
+
+        A wider model has more weights that move together, and needs smaller steps: by the square of its width.
+        """
+        return (self.rate_again if again else self.rate) * min(1.0, self.width / hidden) ** 2
 
 
 @dataclass(frozen=True, eq=False)

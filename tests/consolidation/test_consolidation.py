@@ -19,7 +19,7 @@ from app.records.revisions import WEIGHTS, WORK, Run
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.norms import layer_norms
 from py_core.backends.numpy.training import NumpyTraining
-from py_core.learning.consolidation_job import TrainingStage
+from py_core.learning.consolidation_job import Recipe, TrainingStage
 from py_core.loading import Model
 from py_core.messages import Words
 from py_core.routing.embedder import SentenceEmbedder
@@ -395,3 +395,10 @@ async def test_after_its_minutes_a_run_ends_and_the_next_one_goes_on(opened: Ope
     run = await service.consolidate()
     assert run is not None
     assert run.verdict == "accepted"
+
+
+def test_a_wider_model_takes_smaller_steps() -> None:
+    recipe = Recipe()
+    assert recipe.rate_of(64, again=False) == recipe.rate_of(576, again=False) == 4e-3
+    assert recipe.rate_of(1152, again=False) == 1e-3
+    assert recipe.rate_of(1152, again=True) == pytest.approx(6e-4)

@@ -97,7 +97,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     assistant = Assistant(model, GREEDY, 64)
     recipe = replace(RECIPE, elastic=options.elastic)
     if options.rate:
-        recipe = replace(recipe, rate=options.rate, rate_again=0.6 * options.rate)
+        recipe = replace(recipe, rate=options.rate, rate_again=0.6 * options.rate, width=model.config.hidden_size)
 
     async def perplexity() -> float:
         adapter = await assistant.adapters.number(service.adapter) if service.adapter else 0
