@@ -35,6 +35,7 @@ from app.server.site import create_app, listen, server_config
 PEERS = Path(__file__).parent / "peers"
 LIMIT_MS = 900_000
 """The time limit of one measurement."""
+STATE = "document.documentElement.dataset.state"
 
 
 def oracle_prompt() -> str:
@@ -128,6 +129,13 @@ def run_python(page: Page, source: str) -> Any:
     return evaluate(page, "(source) => runPython(source)", source)
 
 
+def until_ready(page: Page, limit_ms: int = LIMIT_MS) -> None:
+    """Wait until Sonata's page is ready. Raises RuntimeError with what it says if it fails."""
+    page.wait_for_function(f"() => ['ready', 'failed'].includes({STATE})", timeout=limit_ms)
+    if page.evaluate(STATE) == "failed":
+        raise RuntimeError(page.inner_text("#banner"))
+
+
 class SonataTab:
     """Sonata's page on the WASM backend. Raises RuntimeError when the page says that another backend runs."""
 
@@ -141,12 +149,11 @@ class SonataTab:
             raise RuntimeError(f"the page runs {self.info['backend']}, not wasm")
 
     def _ready(self) -> None:
-        state = "document.documentElement.dataset.state"
-        self.page.wait_for_function(f"() => ['ready', 'failed'].includes({state})", timeout=LIMIT_MS)
-        if self.page.evaluate(state) == "failed":
-            said = self.page.inner_text("#banner")
+        try:
+            until_ready(self.page)
+        except RuntimeError as error:
             self.close()
-            raise RuntimeError(f"the page did not start: {said}")
+            raise RuntimeError(f"the page did not start: {error}") from error
 
     def load_again(self) -> dict[str, float]:
         """Replace the first engine by a second, its files in the browser's cache. Returns ms from its start.

@@ -24,11 +24,10 @@ from rich.table import Table
 
 from app.building.system import CHROMIUM_FLAGS, find_chromium
 from app.paths import ROOT, cache_dir
-from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds, evaluate, local_server
+from tests.bench.in_browser import LIMIT_MS, STATE, browsers_cpu_seconds, evaluate, local_server, until_ready
 from tests.bench.page.heaps import Heaps
 from tests.bench.reporting import options_of, print_tables, write_figures
 
-STATE = "document.documentElement.dataset.state"
 # Reads the kept model, or the user's file; MB/s of each way.
 READER = """
 import { ModelSource } from '/storage/model_source.js';
@@ -124,12 +123,6 @@ def copy_mb_s(path: Path, folder: str) -> float:
     return path.stat().st_size / 1e6 / took
 
 
-def until_ready(page: Page) -> None:
-    page.wait_for_function(f"() => ['ready', 'failed'].includes({STATE})", timeout=4 * LIMIT_MS)
-    if page.evaluate(STATE) == "failed":
-        raise RuntimeError(page.inner_text("#banner"))
-
-
 def read_all(page: Page, selector: str | None, ways: tuple[str, ...], size: int) -> dict[str, dict[str, float]]:
     """MB/s of each way, and seconds of CPU time that all of the browser took for a GB."""
     found = {}
@@ -145,7 +138,7 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
     size = path.stat().st_size
     page = context.new_page()
     page.goto(f"{address}/?backend=wasm&routing=off&context={tokens}")
-    until_ready(page)
+    until_ready(page, 4 * LIMIT_MS)
     page.evaluate("document.body.append(Object.assign(document.createElement('input'), { type: 'file', id: 'plain' }))")
     page.set_input_files("#plain", path)
     found: dict[str, Any] = {"disk": read_all(page, "#plain", READS, size)}
@@ -167,7 +160,7 @@ def measure(context: BrowserContext, address: str, path: Path, tokens: int) -> d
             page.evaluate("void sonata.load()")
         cpu = browsers_cpu_seconds()
         heaps.sample_while(f"{STATE} === 'loading'")
-        until_ready(page)
+        until_ready(page, 4 * LIMIT_MS)
         times = page.evaluate("globalThis.loadTimes")
         found["loads"].append({
             "read": size / 1e3 / (times["model"] - times["python"]),

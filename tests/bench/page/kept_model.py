@@ -22,10 +22,9 @@ from rich.table import Table
 
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
 from app.models.cache import ModelCache
-from tests.bench.in_browser import LIMIT_MS, browsers_memory_mb, local_server, processor
+from tests.bench.in_browser import LIMIT_MS, STATE, browsers_memory_mb, local_server, processor, until_ready
 from tests.bench.reporting import options_of, print_tables, write_figures
 
-STATE = "document.documentElement.dataset.state"
 MESSAGES = tomllib.loads((Path(__file__).parents[1] / "data" / "first_messages.toml").read_text("utf-8"))["messages"]
 WORDS = 1500
 """Words of the file that is attached; what is asked for stands in its middle."""
@@ -46,12 +45,6 @@ ASK = """async (message) => {
   const answer = [...log.querySelectorAll('.answer .body')].at(-1).textContent.trim();
   return { first: (words - begun) / 1000, all: (performance.now() - begun) / 1000, answer };
 }"""
-
-
-def until_ready(page: Page) -> None:
-    page.wait_for_function(f"() => ['ready', 'failed'].includes({STATE})", timeout=LIMIT_MS)
-    if page.evaluate(STATE) == "failed":
-        raise RuntimeError(page.inner_text("#banner"))
 
 
 def visited(page: Page, address: str) -> float:

@@ -23,7 +23,7 @@ from rich.table import Table
 from app.building.common import ROOT
 from app.building.site.dist import DIST
 from app.building.system import CHROMIUM_FLAGS, WEBGPU_FLAG, find_chromium
-from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds
+from tests.bench.in_browser import LIMIT_MS, browsers_cpu_seconds, until_ready
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 PLAIN = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1"]
@@ -48,11 +48,8 @@ def start_server(kind: str, dist: Path) -> tuple[subprocess.Popen[str], str]:
 def seconds_to_ready(visit: Callable[[], object], page: Page) -> float:
     began = time.monotonic()
     visit()
-    page.wait_for_function(f"() => {READY}", timeout=LIMIT_MS)
-    took = time.monotonic() - began
-    if page.evaluate("document.documentElement.dataset.state") != "ready":
-        raise RuntimeError(page.inner_text("#banner"))
-    return took
+    until_ready(page)
+    return time.monotonic() - began
 
 
 def use(page: Page) -> None:
@@ -125,7 +122,7 @@ def main() -> None:
         found[key] = {" ".join(name).strip(): each for name, each in figures.items()}
     write_figures(options, found)
     table = Table(title=f"Seconds until the page is ready ({options.backend}, median of {options.rounds})")
-    for column in ("server", "first visit", "second visit", "server gone"):
+    for column in ("server", "first visit", "second visit", "third visit", "server gone"):
         table.add_column(column, justify="left" if column == "server" else "right")
     for (server, site), figures in medians.items():
         cells = (f"{figures[visit]:.1f} ({figures[f'{visit}_cpu']:.1f})" for visit in VISITS)
