@@ -53,6 +53,7 @@ KERNELS = (
     "glm4",
     "granite",
     "granitemoe",
+    "olmoe",
     "lfm2",
 )
 """Every architecture once, in the variant that demands most of kernels. The others differ in computations that
