@@ -41,6 +41,10 @@ class ModelConfig:
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
     and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
     of attention. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that many.
+
+    `local_layers` are the layers with a window if the file says it, with `local_kv_heads` heads of `local_head_dim`
+    values. `intermediate_sizes` are those of each layer if they differ. The last `shared_kv_layers` have no keys and
+    values of their own. `per_layer_width`: the values of a token's additional embedding for each layer, or 0.
     """
 
     architecture: str
@@ -69,6 +73,12 @@ class ModelConfig:
     conv_taps: int = 0
     experts: int = 0
     experts_used: int = 0
+    local_layers: frozenset[int] = frozenset()
+    local_head_dim: int = 0
+    local_kv_heads: int = 0
+    intermediate_sizes: tuple[int, ...] = ()
+    shared_kv_layers: int = 0
+    per_layer_width: int = 0
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -95,12 +105,25 @@ class _Settings:
 
     def of_layers(self, key: str, layers: int, default: int | None = None) -> int:
         """A count that a file may give for each layer. It must be the same for all; other models are not supported."""
+        first, *others = self.each_layer(key, layers, default)
+        if any(value != first for value in others):
+            raise unsupported(f"{self.architecture}.{key}", self._metadata.get(f"{self.architecture}.{key}"))
+        return first
+
+    def each_layer(self, key: str, layers: int, default: int | None = None) -> list[int]:
+        """A count of each layer. The file has one number for all, or a list."""
         values = self._metadata.get(f"{self.architecture}.{key}")
         if not (isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)):
-            return self.integer(key, default)
-        if (values != values[0]).any():
-            raise unsupported(f"{self.architecture}.{key}", values)
-        return self._counted(key, int(values[0]), least=1)
+            return [self.integer(key, default)] * layers
+        return [self._counted(key, int(value), least=1) for value in values]
+
+    def local_layers(self, layers: int) -> frozenset[int]:
+        """The layers with a window, of which a file of Gemma 4 has a list."""
+        key = "attention.sliding_window_pattern"
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        if not (isinstance(values, np.ndarray) and values.dtype == bool and values.shape == (layers,)):
+            raise self._damaged(key, values)
+        return frozenset(np.flatnonzero(values).tolist())
 
     def kv_heads(self, layers: int, heads: int) -> tuple[int, frozenset[int]]:
         """The heads of keys and values of a layer with attention, and the layers without any: LFM2's convolutions."""
@@ -210,16 +233,19 @@ def config_from_gguf(
     hidden_size = settings.integer("embedding_length")
     layers = settings.integer("block_count")
     heads = settings.of_layers("attention.head_count", layers)
-    kv_heads, conv_layers = settings.kv_heads(layers, heads)
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
-    if heads % kv_heads:
+    gemma4 = _gemma4(settings, layers, heads) if settings.architecture == "gemma4" else {}
+    kv_heads, conv_layers = gemma4.pop("kv_heads", 0), frozenset[int]()
+    if not kv_heads:
+        kv_heads, conv_layers = settings.kv_heads(layers, heads)
+    if heads % kv_heads or heads % gemma4.get("local_kv_heads", kv_heads):
         raise GGUFError(
             "model.bad-heads",
             "The model file has {heads} attention heads and {kv} key/value heads: it is damaged.",
             heads=heads,
             kv=kv_heads,
         )
-    if head_dim % 2:
+    if head_dim % 2 or gemma4.get("local_head_dim", 0) % 2:
         raise GGUFError(
             "model.odd-heads",
             "This model's attention heads have {size} values; Sonata reads even numbers only.",
@@ -238,15 +264,20 @@ def config_from_gguf(
         )
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
-    theta_local = settings.rope_base("rope.freq_base_swa")
-    gemma3 = settings.architecture == "gemma3"
+    local_rope = rope
+    if settings.architecture in ("gemma3", "gemma4"):
+        local = settings.integer("rope.dimension_count_swa", gemma4.get("local_head_dim", rope.dimensions))
+        local_rope = rotation.plain(settings.rope_base("rope.freq_base_swa"), local)
     experts, experts_used = settings.experts()
+    intermediate = settings.each_layer("feed_forward_length", layers)
+    if not gemma4:
+        settings.of_layers("feed_forward_length", layers)
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=settings.of_layers("feed_forward_length", layers),
+        intermediate_size=max(intermediate),
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
@@ -256,7 +287,7 @@ def config_from_gguf(
         context_length=context,
         tie_word_embeddings="output.weight" not in header.tensors,
         rope=rope,
-        local_rope=rotation.plain(theta_local, rope.dimensions) if gemma3 else rope,
+        local_rope=local_rope,
         sliding_window=settings.integer("attention.sliding_window", 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
@@ -268,7 +299,31 @@ def config_from_gguf(
         conv_taps=settings.integer("shortconv.l_cache", least=2) if conv_layers else 0,
         experts=experts,
         experts_used=experts_used,
+        intermediate_sizes=tuple(intermediate),
+        **gemma4,
     )
+
+
+def _gemma4(settings: _Settings, layers: int, heads: int) -> dict[str, Any]:
+    """What only Gemma 4 has, by the fields of ModelConfig; `kv_heads` are those of the layers without a window."""
+    local = settings.local_layers(layers)
+    shared = settings.integer("attention.shared_kv_layers", 0, least=0)
+    own = layers - shared
+    if any(all((layer in local) != (other in local) for other in range(own)) for layer in range(own, layers)):
+        raise unsupported("gemma4.attention.shared_kv_layers", shared)
+    of_layers = settings.each_layer("attention.head_count_kv", layers, heads)
+    kinds = [{of_layers[layer] for layer in range(layers) if (layer in local) == one} for one in (False, True)]
+    if not all(len(found) < 2 for found in kinds):
+        raise unsupported("gemma4.attention.head_count_kv", np.array(of_layers))
+    wide, narrow = (next(iter(found), of_layers[0]) for found in kinds)
+    return {
+        "kv_heads": wide,
+        "local_layers": local,
+        "local_head_dim": settings.integer("attention.key_length_swa"),
+        "local_kv_heads": narrow,
+        "shared_kv_layers": shared,
+        "per_layer_width": settings.integer("embedding_length_per_layer_input", 0, least=0),
+    }
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:

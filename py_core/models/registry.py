@@ -9,13 +9,14 @@ import numpy as np
 from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.gguf_types import AdapterFileError
-from py_core.models import gemma2, gemma3, glm4, granite, lfm2, llama, olmo2, olmoe, phi3, qwen2, qwen3, smollm3
+from py_core.models import gemma2, gemma3, gemma4, glm4, granite, lfm2, llama, olmo2, olmoe, phi3, qwen2, qwen3, smollm3
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "gemma2": gemma2.describe,
     "gemma3": gemma3.describe,
+    "gemma4": gemma4.describe,
     "glm4": glm4.describe,
     "granite": granite.describe,
     "granitemoe": granite.describe,

@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 15
+ABI = 16
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -26,7 +26,7 @@ TIER_BIT = 1 << 30
 PART = 128
 """Positions that form one part of a row's attention; the parts are merged."""
 
-MOST_GROUP, MOST_HEAD_DIM = 16, 256
+MOST_GROUP, MOST_HEAD_DIM = 16, 512
 """The most query heads of one head of keys and values, and the most dimensions, for which the kernels have room."""
 
 
@@ -57,6 +57,7 @@ class OpKind(IntEnum):
     ROUTE = 24
     EXPERT_LINEAR = 25
     MIX = 26
+    SCALE = 27
 
 
 class Epilogue(IntEnum):

@@ -33,8 +33,10 @@ _WORKGROUPS = (512, 256, 128, 64)
 """Workgroup sizes of attention_split: the largest that fits. For several parts, smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
 _MOST_SLICES = 2
-_MOST_TILED = 256
+_MOST_TILED = 512
 """The most values of a head in attention_tiles."""
+_TILED_AT_ONCE = 256
+"""The most values of an output of attention_tiles: for more, a workgroup makes a part of them."""
 _SLICE_BYTES = 15 << 10
 """Workgroup memory of a slice of attention_tiles."""
 _MOST_HEADS = 4
@@ -89,7 +91,8 @@ class AttentionKernels:
         self._config, self._shapes, self._pipeline = config, shapes, pipeline
         self._state, self._pages, self._adapter = state, pages, host.adapter
         self._sizes = sizes
-        self._width, self._token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
+        self._width = config.num_attention_heads * config.head_dim
+        self._token_bytes = 2 * config.num_key_value_heads * config.head_dim * 4
         if shapes.flash_attention:
             splits = -(-pages.pages_per_slot * PAGE // SPLIT)
             size = FEW_ROWS * config.num_attention_heads * splits * (config.head_dim + 4) * 4
@@ -147,7 +150,8 @@ class AttentionKernels:
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
         heads, pipeline = self._config.num_attention_heads, self._reading("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)
-        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
+        parts = -(-self._config.head_dim // _TILED_AT_ONCE)
+        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), parts), self._cost(op))
 
     def _split(
         self, name: str, op: Attention, q: Binding, out: Binding, single_row: bool, splits: Callable[[int], int],

@@ -73,7 +73,7 @@ class WebGPUDevice:
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph = host, source, config, graph
-        self.tiers = None if graph.convolutions else tiers
+        self.tiers = None if graph.stays_hot else tiers
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._tuning, self._settings = shapes, tuning, settings
         self.guesses = DeviceGuesses()

@@ -188,7 +188,7 @@ def kernel_variants() -> list[KernelVariant]:
         pages = {"KV_HEADS": 3, "HEAD_DIM": head_dim, "PAGE": 64, "WORKGROUP": 256, **tier_bits}
         add("demote", {"halves": "halves_unpacked"}, head_dim == 64, **pages)
     for reduce, lanes in reductions:
-        norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
+        norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes, "WEIGHTED": True}
         add("rms_norm", {"reduce": reduce}, **norm, LOGITS=True, ADD=False)
         changed = {"K": 576, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": 256}
         add("head_adapt", {"reduce": reduce}, False, **changed, SCORED=lanes > 1)
@@ -198,8 +198,9 @@ def kernel_variants() -> list[KernelVariant]:
     add("head_mix", {}, False, K=576, VOCAB=49152, WORKGROUP=256)
     add("token_scores", {}, False, K=576, VOCAB=49152, CAP=30.0, WORKGROUP=256)
     for gelu in (False, True):
-        add("glu", {}, N=100, GELU=gelu, WORKGROUP=64)
+        add("glu", {}, N=100, UP_WIDTH=300, FIRST=200, GELU=gelu, WORKGROUP=64)
     add("add", {}, N=100, WORKGROUP=64)
+    add("scale", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("route", {}, EXPERTS=32, USED=8, NORMALIZED=True, WORKGROUP=64)
     add("mix", {}, N=100, USED=8, WORKGROUP=64)
