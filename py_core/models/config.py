@@ -40,7 +40,9 @@ class ModelConfig:
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
     and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
-    of attention. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that many.
+    of attention. In Qwen 3.5 a delta rule follows it, with `key_heads` heads of q and k and `value_heads` heads of v,
+    of `state_size` values each. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that
+    many.
     """
 
     architecture: str
@@ -67,6 +69,9 @@ class ModelConfig:
     logits_scaling: float = 0.0
     conv_layers: frozenset[int] = frozenset()
     conv_taps: int = 0
+    key_heads: int = 0
+    value_heads: int = 0
+    state_size: int = 0
     experts: int = 0
     experts_used: int = 0
 
@@ -114,6 +119,24 @@ class _Settings:
         if len(counts) != 1:
             raise unsupported(f"{self.architecture}.{key}", values)
         return self._counted(key, counts.pop(), least=1), frozenset(np.flatnonzero(values == 0).tolist())
+
+    def recurrent_layers(self, layers: int) -> frozenset[int]:
+        """The layers of Qwen 3.5 without attention. A file says them one by one, or that each nth layer is another."""
+        listed = self._metadata.get(f"{self.architecture}.attention.recurrent_layers")
+        if isinstance(listed, np.ndarray) and listed.ndim == 1 and len(listed) >= layers:
+            return frozenset(np.flatnonzero(listed[:layers]).tolist())
+        every = self.integer("full_attention_interval", 4)
+        return frozenset(layer for layer in range(layers) if (layer + 1) % every)
+
+    def delta_heads(self) -> tuple[int, int, int]:
+        """The heads of q and k, the heads of v, and the values of each head of a delta rule."""
+        keys, heads = self.integer("ssm.group_count"), self.integer("ssm.time_step_rank")
+        size, width = self.integer("ssm.state_size"), self.integer("ssm.inner_size")
+        if heads % keys:
+            raise self._damaged("ssm.time_step_rank", heads)
+        if width != heads * size:
+            raise unsupported(f"{self.architecture}.ssm.inner_size", width)
+        return keys, heads, size
 
     def experts(self) -> tuple[int, int]:
         """The experts of a layer, and how many of them a row uses."""
@@ -209,8 +232,14 @@ def config_from_gguf(
         )
     hidden_size = settings.integer("embedding_length")
     layers = settings.integer("block_count")
+    qwen35 = settings.architecture == "qwen35"
+    if qwen35:  # the last blocks guess further tokens
+        layers = max(layers - settings.integer("nextn_predict_layers", 0, least=0), 1)
     heads = settings.of_layers("attention.head_count", layers)
     kv_heads, conv_layers = settings.kv_heads(layers, heads)
+    conv_layers = settings.recurrent_layers(layers) if qwen35 else conv_layers
+    key_heads, value_heads, state_size = settings.delta_heads() if qwen35 else (0, 0, 0)
+    taps = "ssm.conv_kernel" if qwen35 else "shortconv.l_cache"
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     if heads % kv_heads:
         raise GGUFError(
@@ -265,7 +294,10 @@ def config_from_gguf(
         attention_multiplier=settings.multiplier("attention.scale"),
         logits_scaling=settings.multiplier("logit_scale"),
         conv_layers=conv_layers,
-        conv_taps=settings.integer("shortconv.l_cache", least=2) if conv_layers else 0,
+        conv_taps=settings.integer(taps, least=2) if conv_layers else 0,
+        key_heads=key_heads,
+        value_heads=value_heads,
+        state_size=state_size,
         experts=experts,
         experts_used=experts_used,
     )

@@ -188,8 +188,39 @@ LFM2 = Variant(
 )  # fmt: skip
 LFM2S = [LFM2, replace(LFM2.changed("lfm2-taps", conv_L_cache=4), format="Q8_0")]
 
+QWEN35 = Variant(
+    "qwen35", "qwen35", "Qwen3_5Text",
+    {
+        **SIZES,
+        "head_dim": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+        "linear_conv_kernel_dim": 4,
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "rope_parameters": rope(partial_rotary_factor=0.25),
+    },
+    format="Q8_0", formats={"ssm_out": "F16"},
+)  # fmt: skip
+QWEN35S = [
+    QWEN35,
+    # With a block that guesses further tokens, and layers that are listed.
+    replace(
+        QWEN35.changed(
+            "qwen35-nextn", num_hidden_layers=3, layer_types=["full_attention"] + ["linear_attention"] * 2,
+            linear_num_value_heads=2, linear_conv_kernel_dim=3, tie_word_embeddings=True,
+        ),
+        metadata={"nextn_predict_layers": 1}, format="F32",
+    ),
+]  # fmt: skip
+
+_WITH_STATES = [*LFM2S, *QWEN35S]
 VARIANTS = {
-    variant.name: variant for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, *LFM2S]
+    variant.name: variant
+    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, *_WITH_STATES]
 }
 """The variants whose logits are in expected/."""
 
