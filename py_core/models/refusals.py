@@ -4,8 +4,9 @@ Without this list a file of a known architecture would open and answer wrongly, 
 experts, or attends to later tokens. Settings that do not affect the arithmetic, and those not in this list, are
 ignored: real files have many. Names are GGUF's, without the architecture's prefix.
 
-`attention.sliding_window` is refused for olmo2 and lfm2: there it means OLMo 3, in which most layers have a window, and
-a variant of LFM2 that was never published. Like llama.cpp, Sonata uses it in Gemma and ignores it in others.
+`attention.sliding_window` is refused for olmo2, olmoe and lfm2: there it means OLMo 3, in which most layers have a
+window, or a variant of OLMoE or LFM2 that was never published. Like llama.cpp, Sonata uses it in Gemma and ignores it
+in others.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _OF_QWEN35 = ("ssm.state_size", "full_attention_interval", "nextn_predict_layers
 """Settings of Qwen 3.5. All sections of its rotation turn by the token's position, if it reads no pictures."""
 
 _OF_MIXTURES = ("expert_count", "expert_used_count")
-MIXTURES = ("granitemoe",)
+MIXTURES = ("granitemoe", "olmoe")
 """The architectures whose layers are mixtures of experts."""
 
 _SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
@@ -109,7 +110,9 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     check("rope.dimension_count_swa", rotated)
     if granite:  # llama.cpp takes this as whether anything rotates
         check("rope.scaling.finetuned", 1)
-    if architecture in ("olmo2", "lfm2"):
+    if architecture in MIXTURES:
+        check("expert_weights_norm", architecture == "granitemoe")
+    if architecture in ("olmo2", "olmoe", "lfm2"):
         check("attention.sliding_window", 0)
     if architecture != "gemma3":
         check("rope.freq_base_swa", metadata.get(f"{architecture}.rope.freq_base", 10000.0))

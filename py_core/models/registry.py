@@ -9,7 +9,21 @@ import numpy as np
 from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.gguf_types import AdapterFileError
-from py_core.models import gemma2, gemma3, glm4, granite, lfm2, llama, olmo2, phi3, qwen2, qwen3, qwen35, smollm3
+from py_core.models import (
+    gemma2,
+    gemma3,
+    glm4,
+    granite,
+    lfm2,
+    llama,
+    olmo2,
+    olmoe,
+    phi3,
+    qwen2,
+    qwen3,
+    qwen35,
+    smollm3,
+)
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 
@@ -22,6 +36,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "lfm2": lfm2.describe,
     "llama": llama.describe,
     "olmo2": olmo2.describe,
+    "olmoe": olmoe.describe,
     "phi3": phi3.describe,
     "qwen2": qwen2.describe,
     "qwen3": qwen3.describe,

@@ -72,6 +72,7 @@ _BLOCKS = {
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
     "glm4": _EVERYWHERE | _ATTENTION | _GATE_UP | _TWO_NORMS | _GLM4,
+    "olmoe": _EVERYWHERE | _ATTENTION | _TWO_NORMS | _HEAD_NORMS,
     "olmo2": _EVERYWHERE | _ATTENTION | _MLP | _HEAD_NORMS | _OLMO2,
 }
 """By architecture: a block's modules in `transformers`, and their names in a file."""

@@ -47,6 +47,7 @@ CASES = {
         _case("olmo2", target_modules=["q_proj", "k_proj", "down_proj"]),
         _case("granite", target_modules=["q_proj", "k_proj", "up_proj"]),
         _case("granitemoe", target_modules=["q_proj", "k_proj", "o_proj"]),
+        _case("olmoe", target_modules=["q_proj", "v_proj"]),
         _case("glm4", target_modules=["q_proj", "v_proj", "gate_up_proj", "down_proj"]),
         _case("lfm2", target_modules=["in_proj", "out_proj", "q_proj", "w1", "w2"]),
         _case("smollm3", layers_to_transform=[0, 3, 7]),

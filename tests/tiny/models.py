@@ -43,6 +43,13 @@ NORMAL, CONTROL, UNUSED = 1, 3, 5
 PERMUTED = ("llama", "smollm3", "granite", "granitemoe")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
 
+MIXTURES = {
+    "granitemoe": ("block_sparse_moe", "router", "num_local_experts"),
+    "olmoe": ("mlp", "gate", "num_experts"),
+}
+"""By architecture: the module of a block's experts and that of its router in `transformers`, and the key of their
+number."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -191,7 +198,7 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         if architecture in ("qwen3", "gemma3"):
             yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", head)
             yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", head)
-        if architecture == "olmo2":
+        if architecture in ("olmo2", "olmoe"):
             yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", q)
             yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", kv)
         biased = biased and architecture != "glm4"
@@ -205,9 +212,10 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         elif architecture != "olmo2":
             yield norm(f"{block}.post_attention_layernorm", f"{file_block}.ffn_norm")
         biased = c.get("mlp_bias", False)
-        if architecture == "granitemoe":
-            moe, count = f"{block}.block_sparse_moe", c["num_local_experts"]
-            yield from linear(f"{moe}.router", f"{file_block}.ffn_gate_inp", (count, hidden), False)
+        if architecture in MIXTURES:
+            moe, router, key = MIXTURES[architecture]
+            moe, count = f"{block}.{moe}", c[key]
+            yield from linear(f"{moe}.{router}", f"{file_block}.ffn_gate_inp", (count, hidden), False)
             for part, name, shape in (
                 ("gate_up", "ffn_gate_up_exps", (count, 2 * ffn, hidden)),
                 ("down", "ffn_down_exps", (count, hidden, ffn)),
@@ -329,8 +337,8 @@ def metadata(variant: Variant) -> dict[str, Any]:
         if kinds != [kinds[0]] * 3 + ["full_attention"]:
             listed = [kind == "linear_attention" for kind in kinds] + [False] * guessing
             values["attention.recurrent_layers"] = np.array(listed)
-    if architecture == "granitemoe":
-        values |= {"expert_count": c["num_local_experts"], "expert_used_count": c["num_experts_per_tok"]}
+    if architecture in MIXTURES:
+        values |= {"expert_count": c[MIXTURES[architecture][2]], "expert_used_count": c["num_experts_per_tok"]}
     if "head_dim" in c:
         values |= {"attention.key_length": c["head_dim"], "attention.value_length": c["head_dim"]}
     if architecture != "gemma2":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.models.architectures.variants import WINDOW
-from tests.tiny.models import PERMUTED, Variant, neighbours_rotate
+from tests.tiny.models import MIXTURES, PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
 
@@ -53,7 +53,7 @@ def mistakes(variant: Variant) -> list[Mistake]:
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
     if architecture == "qwen35":
         found += _of_delta_rules(variant)
-    if architecture in ("qwen3", "gemma3", "olmo2", "qwen35"):
+    if architecture in ("qwen3", "gemma3", "olmo2", "olmoe", "qwen35"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
     if architecture == "olmo2":
         found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]
@@ -68,12 +68,14 @@ def mistakes(variant: Variant) -> list[Mistake]:
         names = ("embedding_multiplier", "residual_multiplier")
         found += [Mistake(f"no {name}", config={name: 1.0}) for name in names]
         found.append(Mistake("attention's usual scale", config={"attention_multiplier": 0.25}))
-    if architecture == "granitemoe":
+    if architecture in MIXTURES:
         found += [
             Mistake("one expert less", config={"num_experts_per_tok": c["num_experts_per_tok"] - 1}),
             Mistake("up above gate", weights=_experts("gate_up_proj", lambda w: np.roll(w, w.shape[1] // 2, axis=1))),
             Mistake("experts in another order", weights=_experts("down_proj", lambda w: w[::-1])),
         ]
+    if architecture == "olmoe":
+        found.append(Mistake("shares that sum up to 1", config={"norm_topk_prob": True}))
     if architecture == "lfm2":
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_layernorm") for part in "qk"]
         found += [

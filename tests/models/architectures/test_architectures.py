@@ -56,6 +56,7 @@ KERNELS = (
     "glm4",
     "granite",
     "granitemoe",
+    "olmoe",
     "lfm2",
     "qwen35",
 )

@@ -174,6 +174,12 @@ MOE = Variant(
 )  # fmt: skip
 """The seed is one with which no router is undecided between two experts: rounding would choose another one."""
 
+OLMOE = Variant(
+    "olmoe", "olmoe", "Olmoe",
+    {**SIZES, "num_experts": 8, "num_experts_per_tok": 3, "rope_parameters": rope()}, format="Q8_0", seed=47,
+)  # fmt: skip
+"""The seed is chosen as that of MOE."""
+
 LFM2 = Variant(
     "lfm2", "lfm2", "Lfm2",
     {
@@ -220,7 +226,7 @@ QWEN35S = [
 _WITH_STATES = [*LFM2S, *QWEN35S]
 VARIANTS = {
     variant.name: variant
-    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, *_WITH_STATES]
+    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, OLMOE, *_WITH_STATES]
 }
 """The variants whose logits are in expected/."""
 
@@ -263,6 +269,7 @@ QUANTIZED = {
     "glm4": _quantized("glm4", {"attn_k": "Q4_1", "ffn_up": "F16"}, head_dim=32),
     "granite": _quantized("granite", {"attn_k": "Q4_1", "ffn_up": "F16"}),
     "granitemoe": _quantized("granitemoe", {"ffn_gate_exps": "Q4_1", "ffn_down_exps": "F16"}),
+    "olmoe": _quantized("olmoe", {"ffn_gate_exps": "Q4_1", "ffn_down_exps": "F16"}, tie_word_embeddings=False),
     "lfm2": _quantized("lfm2", {"in_proj": "Q4_1", "ffn_up": "F16"}, layer_types=["conv", "full_attention", "conv"]),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
@@ -271,7 +278,7 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4", "granite", "granitemoe", "lfm2")
+OUTSIDE_GATE = ("olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2")
 """Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
 in the gate."""
 
