@@ -40,7 +40,9 @@ class ModelConfig:
     `sliding_window` is 0 if every layer attends to everything. `attention_softcap` and `logits_softcap` are 0 if
     nothing is capped. `local_rope` is the rotation in layers with a window, if it differs from `rope`. The multipliers
     and `logits_scaling` are 0 if the file has none. `conv_layers` have a convolution of `conv_taps` positions instead
-    of attention. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that many.
+    of attention. In Qwen 3.5 a delta rule follows it, with `key_heads` heads of q and k and `value_heads` heads of v,
+    of `state_size` values each. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that
+    many.
 
     `local_layers` are the layers with a window if the file says it, with `local_kv_heads` heads of `local_head_dim`
     values. `intermediate_sizes` are those of each layer if they differ. The last `shared_kv_layers` have no keys and
@@ -71,6 +73,9 @@ class ModelConfig:
     logits_scaling: float = 0.0
     conv_layers: frozenset[int] = frozenset()
     conv_taps: int = 0
+    key_heads: int = 0
+    value_heads: int = 0
+    state_size: int = 0
     experts: int = 0
     experts_used: int = 0
     local_layers: frozenset[int] = frozenset()
@@ -100,29 +105,36 @@ class _Settings:
 
     def _counted(self, key: str, value: int, least: int) -> int:
         if not least <= value <= MAX_COUNTS[key]:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def of_layers(self, key: str, layers: int, default: int | None = None) -> int:
         """A count that a file may give for each layer. It must be the same for all; other models are not supported."""
-        first, *others = self.each_layer(key, layers, default)
-        if any(value != first for value in others):
-            raise unsupported(f"{self.architecture}.{key}", self._metadata.get(f"{self.architecture}.{key}"))
-        return first
+        values = self._listed(key, layers)
+        if values is None:
+            return self.integer(key, default)
+        if (values != values[0]).any():
+            raise unsupported(f"{self.architecture}.{key}", values)
+        return self._counted(key, int(values[0]), least=1)
 
     def each_layer(self, key: str, layers: int, default: int | None = None) -> list[int]:
         """A count of each layer. The file has one number for all, or a list."""
-        values = self._metadata.get(f"{self.architecture}.{key}")
-        if not (isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)):
+        values = self._listed(key, layers)
+        if values is None:
             return [self.integer(key, default)] * layers
         return [self._counted(key, int(value), least=1) for value in values]
+
+    def _listed(self, key: str, layers: int) -> np.ndarray | None:
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        listed = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)
+        return values if listed else None
 
     def local_layers(self, layers: int) -> frozenset[int]:
         """The layers with a window, of which a file of Gemma 4 has a list."""
         key = "attention.sliding_window_pattern"
         values = self._metadata.get(f"{self.architecture}.{key}")
         if not (isinstance(values, np.ndarray) and values.dtype == bool and values.shape == (layers,)):
-            raise self._damaged(key, values)
+            raise self.damaged(key, values)
         return frozenset(np.flatnonzero(values).tolist())
 
     def kv_heads(self, layers: int, heads: int) -> tuple[int, frozenset[int]]:
@@ -138,13 +150,31 @@ class _Settings:
             raise unsupported(f"{self.architecture}.{key}", values)
         return self._counted(key, counts.pop(), least=1), frozenset(np.flatnonzero(values == 0).tolist())
 
+    def recurrent_layers(self, layers: int) -> frozenset[int]:
+        """The layers of Qwen 3.5 without attention. A file says them one by one, or that each nth layer is another."""
+        listed = self._metadata.get(f"{self.architecture}.attention.recurrent_layers")
+        if isinstance(listed, np.ndarray) and listed.ndim == 1 and len(listed) >= layers:
+            return frozenset(np.flatnonzero(listed[:layers]).tolist())
+        every = self.integer("full_attention_interval", 4)
+        return frozenset(layer for layer in range(layers) if (layer + 1) % every)
+
+    def delta_heads(self) -> tuple[int, int, int]:
+        """The heads of q and k, the heads of v, and the values of each head of a delta rule."""
+        keys, heads = self.integer("ssm.group_count"), self.integer("ssm.time_step_rank")
+        size, width = self.integer("ssm.state_size"), self.integer("ssm.inner_size")
+        if heads % keys:
+            raise self.damaged("ssm.time_step_rank", heads)
+        if width != heads * size:
+            raise unsupported(f"{self.architecture}.ssm.inner_size", width)
+        return keys, heads, size
+
     def experts(self) -> tuple[int, int]:
         """The experts of a layer, and how many of them a row uses."""
         if self.architecture not in MIXTURES:
             return 0, 0
         count, used = self.integer("expert_count"), self.integer("expert_used_count")
         if used > count:
-            raise self._damaged("expert_used_count", used)
+            raise self.damaged("expert_used_count", used)
         return count, used
 
     def factor(self, key: str, default: float = 1.0) -> float:
@@ -154,27 +184,27 @@ class _Settings:
     def real(self, key: str, default: float | None = None, most: float = MAX_STRETCH) -> float:
         value = self.get(key, (int, float), default)
         if not (0 <= value <= most and (value > 0 or default == 0.0)):
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return float(value)
 
     def multiplier(self, key: str) -> float:
         """0 if the file has none; otherwise at least 1 / MAX_STRETCH, since one may be divided by its square."""
         value = self.real(key, 0.0)
         if 0 < value < 1 / MAX_STRETCH:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def rope_base(self, key: str) -> float:
         """The base must be over 1; otherwise later pairs would not turn slower than the first."""
         value = self.real(key, 10000.0, MAX_ROPE_BASE)
         if value <= 1:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         return _get(self._metadata, f"{self.architecture}.{key}", kind, default)
 
-    def _damaged(self, key: str, value: object) -> GGUFError:
+    def damaged(self, key: str, value: object) -> GGUFError:
         return GGUFError(
             "model.damaged-key",
             "The model file says {architecture}.{key} = {value}, which no model has: it is damaged.",
@@ -232,12 +262,18 @@ def config_from_gguf(
         )
     hidden_size = settings.integer("embedding_length")
     layers = settings.integer("block_count")
+    qwen35 = settings.architecture == "qwen35"
+    if qwen35:  # the last blocks guess further tokens
+        layers = max(layers - settings.integer("nextn_predict_layers", 0, least=0), 1)
     heads = settings.of_layers("attention.head_count", layers)
+    key_heads, value_heads, state_size = settings.delta_heads() if qwen35 else (0, 0, 0)
+    taps = "ssm.conv_kernel" if qwen35 else "shortconv.l_cache"
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
     gemma4 = _gemma4(settings, layers, heads) if settings.architecture == "gemma4" else {}
     kv_heads, conv_layers = gemma4.pop("kv_heads", 0), frozenset[int]()
     if not kv_heads:
         kv_heads, conv_layers = settings.kv_heads(layers, heads)
+    conv_layers = settings.recurrent_layers(layers) if qwen35 else conv_layers
     if heads % kv_heads or heads % gemma4.get("local_kv_heads", kv_heads):
         raise GGUFError(
             "model.bad-heads",
@@ -266,12 +302,13 @@ def config_from_gguf(
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
     local_rope = rope
     if settings.architecture in ("gemma3", "gemma4"):
-        local = settings.integer("rope.dimension_count_swa", gemma4.get("local_head_dim", rope.dimensions))
+        most = gemma4.get("local_head_dim", rope.dimensions)
+        local = settings.integer("rope.dimension_count_swa", most)
+        if local > most or local % 2:
+            raise settings.damaged("rope.dimension_count_swa", local)
         local_rope = rotation.plain(settings.rope_base("rope.freq_base_swa"), local)
     experts, experts_used = settings.experts()
-    intermediate = settings.each_layer("feed_forward_length", layers)
-    if not gemma4:
-        settings.of_layers("feed_forward_length", layers)
+    intermediate = [settings.of_layers("feed_forward_length", layers)] * layers if not gemma4 else gemma4.pop("ffn")
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
@@ -296,7 +333,10 @@ def config_from_gguf(
         attention_multiplier=settings.multiplier("attention.scale"),
         logits_scaling=settings.multiplier("logit_scale"),
         conv_layers=conv_layers,
-        conv_taps=settings.integer("shortconv.l_cache", least=2) if conv_layers else 0,
+        conv_taps=settings.integer(taps, least=2) if conv_layers else 0,
+        key_heads=key_heads,
+        value_heads=value_heads,
+        state_size=state_size,
         experts=experts,
         experts_used=experts_used,
         intermediate_sizes=tuple(intermediate),
@@ -305,7 +345,8 @@ def config_from_gguf(
 
 
 def _gemma4(settings: _Settings, layers: int, heads: int) -> dict[str, Any]:
-    """What only Gemma 4 has, by the fields of ModelConfig; `kv_heads` are those of the layers without a window."""
+    """What only Gemma 4 has, by the fields of ModelConfig; `kv_heads` are those of the layers without a window, and
+    `ffn` the widths of all MLPs."""
     local = settings.local_layers(layers)
     shared = settings.integer("attention.shared_kv_layers", 0, least=0)
     own = layers - shared
@@ -318,6 +359,7 @@ def _gemma4(settings: _Settings, layers: int, heads: int) -> dict[str, Any]:
     wide, narrow = (next(iter(found), of_layers[0]) for found in kinds)
     return {
         "kv_heads": wide,
+        "ffn": settings.each_layer("feed_forward_length", layers),
         "local_layers": local,
         "local_head_dim": settings.integer("attention.key_length_swa"),
         "local_kv_heads": narrow,

@@ -15,8 +15,8 @@ from py_core.display import shown
 from py_core.formats.gguf import GGUFError, TensorInfo
 from py_core.models.rotation import Rotation
 
-Activation = Literal["silu", "gelu"]
-"""silu(x) = x / (1 + exp(-x)); gelu is its approximation by tanh, as Gemma uses it."""
+Activation = Literal["silu", "gelu", "sigmoid"]
+"""silu(x) = x sigmoid(x) = x / (1 + exp(-x)); gelu is its approximation by tanh, as Gemma uses it."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,12 @@ class Attention:
 
 @dataclass(frozen=True)
 class ShortConv:
-    """A gated convolution of each channel over the last `taps` positions. A row of x is b, c and u, side by side:
+    """A convolution of each channel over the last `taps` positions:
 
-        out[t, i] = c[t, i] * sum over j < taps of weight[i, j] * z[t - taps + 1 + j, i]  with  z = b * u.
+        s[t, i] = sum over j < taps of weight[i, j] * z[t - taps + 1 + j, i].
 
-    z is 0 before the sequence. The layer's cache keeps the last rows of z (`paging/page_table.py`).
+    If it is `gated`, a row of x is b, c and u, side by side, z = b * u and out = c * s. If not, z = x and
+    out = silu(s). z is 0 before the sequence. The layer's cache keeps the last rows of z (`paging/page_table.py`).
     """
 
     out: Value
@@ -123,6 +124,50 @@ class ShortConv:
     x: Value
     weight: str
     taps: int
+    gated: bool
+
+
+@dataclass(frozen=True)
+class DeltaRule:
+    """The gated delta rule (arXiv 2412.06464): each head has a matrix S, 0 before the sequence, and for each row
+
+        S = exp(g) S;  u = sigmoid(beta) * (v - k S);  S = S + k^T u;  out = q S
+
+    with g = rate * softplus(alpha + bias).
+
+    A row of x is q and k of `key_heads` heads and v of all heads, side by side; alpha and beta have a number for each
+    head. q and k are divided by their lengths, q also by sqrt(size). Head h reads head h % key_heads of q and k. The
+    layer's cache keeps the rows of k, u and g, and S now and then (docs/decisions/0110-states-of-pages.md).
+    """
+
+    out: Value
+    layer: int
+    x: Value
+    alpha: Value
+    beta: Value
+    rate: str
+    bias: str
+    key_heads: int
+
+    @property
+    def heads(self) -> int:
+        """The heads of v, each with a matrix S (size, size)."""
+        return self.alpha.width
+
+    @property
+    def size(self) -> int:
+        """The values of a head of q, k or v."""
+        return self.out.width // self.heads
+
+
+@dataclass(frozen=True)
+class Half:
+    """out[m, h] = x[m, 2 h], or x[m, 2 h + 1] if `second`, for heads of `size` values: every second head of a row."""
+
+    out: Value
+    x: Value
+    size: int
+    second: bool
 
 
 @dataclass(frozen=True)
@@ -206,20 +251,9 @@ class Scale:
 
 
 Op = (
-    Embedding
-    | RMSNorm
-    | Linear
-    | Rope
-    | Attention
-    | ShortConv
-    | Route
-    | ExpertLinear
-    | Mix
-    | GLU
-    | Add
-    | SoftCap
-    | Scale
-)
+    Embedding | RMSNorm | Linear | Rope | Attention | ShortConv | DeltaRule | Half | Route | ExpertLinear | Mix | GLU
+    | Add | SoftCap | Scale
+)  # fmt: skip
 
 
 @dataclass
@@ -286,10 +320,22 @@ class Graph:
         out = self._value(q.width)
         return self._append(Attention(out, layer, q, k, v, heads, kv_heads, scale, softcap, window, appends))
 
-    def short_conv(self, layer: int, x: Value, weight: str, taps: int) -> Value:
-        width = x.width // 3
+    def short_conv(self, layer: int, x: Value, weight: str, taps: int, gated: bool = True) -> Value:
+        width = x.width // 3 if gated else x.width
         self._need(weight, (width, taps))
-        return self._append(ShortConv(self._value(width), layer, x, weight, taps))
+        return self._append(ShortConv(self._value(width), layer, x, weight, taps, gated))
+
+    def delta_rule(
+        self, layer: int, x: Value, alpha: Value, beta: Value, rate: str, bias: str, key_heads: int
+    ) -> Value:  # fmt: skip
+        heads = alpha.width
+        size = x.width // (2 * key_heads + heads)
+        self._need(rate, (heads,))
+        self._need(bias, (heads,))
+        return self._append(DeltaRule(self._value(heads * size), layer, x, alpha, beta, rate, bias, key_heads))
+
+    def half(self, x: Value, size: int, second: bool) -> Value:
+        return self._append(Half(self._value(x.width // 2), x, size, second))
 
     def route(self, x: Value, used: int, normalized: bool) -> Value:
         return self._append(Route(self._value(2 * used), x, used, normalized))
@@ -340,6 +386,11 @@ class Graph:
     def convolutions(self) -> dict[int, ShortConv]:
         """The convolutions by their layers."""
         return {op.layer: op for op in self.ops if isinstance(op, ShortConv)}
+
+    @property
+    def delta_rules(self) -> dict[int, DeltaRule]:
+        """The delta rules by their layers."""
+        return {op.layer: op for op in self.ops if isinstance(op, DeltaRule)}
 
     @property
     def heads_differ(self) -> bool:

@@ -55,6 +55,9 @@ _HARMLESS: dict[str, tuple[float, ...]] = {
 _OF_GRANITE = ("logit_scale", "residual_scale", "embedding_scale", "attention.scale", "ssm.state_size")
 """Settings that Granite's files may have: its multipliers, and what converted dense files say of layers they lack."""
 
+_OF_QWEN35 = ("ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections")
+"""Settings of Qwen 3.5. All sections of its rotation turn by the token's position, if it reads no pictures."""
+
 _OF_MIXTURES = ("expert_count", "expert_used_count")
 MIXTURES = ("granitemoe", "olmoe")
 """The architectures whose layers are mixtures of experts."""
@@ -91,6 +94,8 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
 
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
+        if architecture == "qwen35" and key in _OF_QWEN35:
+            return
         followed = granite and key in _OF_GRANITE, architecture in MIXTURES and key in _OF_MIXTURES
         if any(followed) or (gemma4 and key in _OF_GEMMA4):
             return

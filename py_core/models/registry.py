@@ -9,7 +9,22 @@ import numpy as np
 from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.gguf_types import AdapterFileError
-from py_core.models import gemma2, gemma3, gemma4, glm4, granite, lfm2, llama, olmo2, olmoe, phi3, qwen2, qwen3, smollm3
+from py_core.models import (
+    gemma2,
+    gemma3,
+    gemma4,
+    glm4,
+    granite,
+    lfm2,
+    llama,
+    olmo2,
+    olmoe,
+    phi3,
+    qwen2,
+    qwen3,
+    qwen35,
+    smollm3,
+)
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 
@@ -27,6 +42,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "phi3": phi3.describe,
     "qwen2": qwen2.describe,
     "qwen3": qwen3.describe,
+    "qwen35": qwen35.describe,
     "smollm3": smollm3.describe,
 }
 

@@ -62,6 +62,8 @@ _LFM2 = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.w2": "ffn_down",
 }
+_QWEN35 = {"post_attention_layernorm": "post_attention_norm"}
+"""Delta rules are left out: their heads have another order in files."""
 _BLOCKS = {
     "lfm2": _ATTENTION | _LFM2,
     "llama": _LLAMA,
@@ -70,6 +72,7 @@ _BLOCKS = {
     "granitemoe": _EVERYWHERE | _ATTENTION | _TWO_NORMS,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
+    "qwen35": _EVERYWHERE | _ATTENTION | _MLP | _FIRST_NORM | _QWEN35 | _HEAD_NORMS,
     "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,

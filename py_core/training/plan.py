@@ -17,9 +17,11 @@ from py_core.models.graph import (
     GLU,
     Add,
     Attention,
+    DeltaRule,
     Embedding,
     ExpertLinear,
     Graph,
+    Half,
     Linear,
     Mix,
     Op,
@@ -158,6 +160,11 @@ class _Builder:
                     raise BackendError(
                         "training.experts",
                         "Sonata cannot train a mixture of experts yet. Choose another model for training.",
+                    )
+                case DeltaRule() | Half():
+                    raise BackendError(
+                        "training.delta-rule",
+                        "Sonata cannot train a model with gated delta rules yet. Choose another model for training.",
                     )
                 case _:
                     found.append(op)

@@ -107,7 +107,7 @@ class Tensor:
 
 
 def _form(variant: Variant, gguf_name: str, dimensions: int) -> BlockFormat:
-    floats = dimensions == 1 or gguf_name.endswith(("shortconv.conv.weight", "ffn_gate_inp.weight"))
+    floats = dimensions == 1 or gguf_name.endswith(("conv.weight", "conv1d.weight", "ffn_gate_inp.weight"))
     other = "F32" if floats else variant.format
     return FORMATS[variant.formats.get(gguf_name.removesuffix(".weight").split(".")[-1], other)]
 
@@ -195,6 +195,34 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
                 yield from linear(f"{block}.feed_forward.{part}", f"{file_block}.{name}", shape, False)
             continue
         attention, mlp = f"{block}.self_attn", f"{block}.mlp"
+        if architecture == "qwen35":
+            yield norm(f"{block}.input_layernorm", f"{file_block}.attn_norm")
+            if c["layer_types"][layer] == "linear_attention":
+                mixer, taps = f"{block}.linear_attn", c["linear_conv_kernel_dim"]
+                keys, heads, size = (
+                    c[f"linear_{name}"] for name in ("num_key_heads", "num_value_heads", "key_head_dim")
+                )
+                width = (2 * keys + heads) * size
+                yield Tensor(f"{mixer}.dt_bias", f"{file_block}.ssm_dt.bias", (heads,), 1.5)
+                yield Tensor(f"{mixer}.A_log", f"{file_block}.ssm_a", (heads,), 1.0)
+                yield Tensor(f"{mixer}.conv1d.weight", f"{file_block}.ssm_conv1d.weight", (width, 1, taps), 0.7)
+                yield norm(f"{mixer}.norm", f"{file_block}.ssm_norm", size)
+                for part, name, rows in (
+                    ("qkv", "attn_qkv", width), ("z", "attn_gate", heads * size), ("b", "ssm_beta", heads),
+                    ("a", "ssm_alpha", heads),
+                ):  # fmt: skip
+                    yield from linear(f"{mixer}.in_proj_{part}", f"{file_block}.{name}", (rows, hidden), False)
+                yield from linear(f"{mixer}.out_proj", f"{file_block}.ssm_out", (hidden, heads * size), False)
+            else:
+                for part, width in (("q", 2 * q), ("k", kv), ("v", kv)):
+                    yield from linear(f"{attention}.{part}_proj", f"{file_block}.attn_{part}", (width, hidden), False)
+                yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", head)
+                yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", head)
+                yield from linear(f"{attention}.o_proj", f"{file_block}.attn_output", (hidden, q), False)
+            yield norm(f"{block}.post_attention_layernorm", f"{file_block}.post_attention_norm")
+            for part, shape in (("gate", (ffn, hidden)), ("up", (ffn, hidden)), ("down", (hidden, ffn))):
+                yield from linear(f"{mlp}.{part}_proj", f"{file_block}.ffn_{part}", shape, False)
+            continue
         parts = "qkv"
         if architecture == "gemma4":
             kind = gemma4_layer(variant, layer)
@@ -267,14 +295,21 @@ def drawn(variant: Variant) -> dict[str, np.ndarray]:
     numbers = {}
     for tensor in tensors(variant):
         values = (2 * rng.random(tensor.shape) - 1) * math.sqrt(3) * tensor.spread
-        # Gemma 2 and 3 store a norm's distance from 1.
-        if tensor.norm and variant.architecture not in ("gemma2", "gemma3"):
+        if tensor.norm and not from_one(variant, tensor):
             values += 1
+        if tensor.name.endswith("A_log"):
+            values -= 2  # so that rows are remembered for some time
         # Gemma 4 does not divide its scores by sqrt(head size), here 4.
         if variant.architecture == "gemma4" and tensor.name.endswith("q_norm.weight"):
             values /= 4
         numbers[tensor.name] = values.astype(np.float32)
     return numbers
+
+
+def from_one(variant: Variant, tensor: Tensor) -> bool:
+    """True if `transformers` has the distance of this norm's weights from 1."""
+    qwen35 = variant.architecture == "qwen35" and not tensor.name.endswith("linear_attn.norm.weight")
+    return tensor.norm and (variant.architecture in ("gemma2", "gemma3") or qwen35)
 
 
 def weights(variant: Variant) -> dict[str, np.ndarray]:
@@ -341,6 +376,23 @@ def metadata(variant: Variant) -> dict[str, Any]:
             "vocab_size": c["vocab_size"],
             "shortconv.l_cache": c["conv_L_cache"],
         }
+    if architecture == "qwen35":
+        kinds, sections = c["layer_types"], [*rope.get("mrope_section", (11, 11, 10)), 0]
+        values |= {
+            "rope.dimension_sections": np.array(sections, np.int32),
+            "rope.dimension_count": int(head_size(variant) * rope["partial_rotary_factor"]),
+            "ssm.conv_kernel": c["linear_conv_kernel_dim"],
+            "ssm.state_size": c["linear_key_head_dim"],
+            "ssm.group_count": c["linear_num_key_heads"],
+            "ssm.time_step_rank": c["linear_num_value_heads"],
+            "ssm.inner_size": c["linear_num_value_heads"] * c["linear_value_head_dim"],
+            "full_attention_interval": 4,
+        }
+        if guessing := variant.metadata.get("nextn_predict_layers", 0):
+            values["block_count"] += guessing
+        if kinds != [kinds[0]] * 3 + ["full_attention"]:
+            listed = [kind == "linear_attention" for kind in kinds] + [False] * guessing
+            values["attention.recurrent_layers"] = np.array(listed)
     if architecture in MIXTURES:
         values |= {"expert_count": c[MIXTURES[architecture][2]], "expert_used_count": c["num_experts_per_tok"]}
     if architecture == "gemma4":
@@ -423,11 +475,14 @@ def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
     for tensor in tensors(variant):
         rows = values[tensor.name]
         part = tensor.gguf_name.split(".")[-2]
-        if part == "conv":
+        if part in ("conv", "ssm_conv1d"):
             rows = rows.reshape(len(rows), -1)
+        if variant.architecture == "qwen35":
+            rows = _heads_by_place(variant, tensor.name, rows)
+            rows = -np.exp(rows) if tensor.name.endswith("A_log") else rows
         if variant.architecture in PERMUTED and part in heads:
             rows = neighbours_rotate(rows, heads[part])
-        if tensor.norm and variant.architecture in ("gemma2", "gemma3"):
+        if from_one(variant, tensor):
             rows = rows + np.float32(1)
         out[tensor.gguf_name] = rows
         if part == "ffn_gate_up_exps":
@@ -437,4 +492,21 @@ def file_tensors(variant: Variant) -> dict[str, np.ndarray]:
         if variant.fused_qkv and part == "attn_v":
             block, kind = tensor.gguf_name.split("attn_v")
             out[f"{block}attn_qkv{kind}"] = np.concatenate([out.pop(f"{block}attn_{one}{kind}") for one in "qkv"])
+    if variant.metadata.get("nextn_predict_layers"):
+        hidden, block = variant.config["hidden_size"], f"blk.{variant.config['num_hidden_layers']}"
+        out |= {f"{block}.nextn.eh_proj.weight": np.zeros((hidden, 2 * hidden), np.float32)}
     return out | rope_tensors(variant)
+
+
+def _heads_by_place(variant: Variant, name: str, rows: np.ndarray) -> np.ndarray:
+    """The heads of v in Qwen 3.5's delta rules, in a file: first the first one of each head of k, then the second ones.
+    In `transformers` all heads of v of a head of k lie together."""
+    c = variant.config
+    keys, heads = c["linear_num_key_heads"], c["linear_num_value_heads"]
+    if "linear_attn" not in name or name.endswith("norm.weight"):
+        return rows
+    if name.endswith("out_proj.weight"):
+        return np.ascontiguousarray(_heads_by_place(variant, "linear_attn", np.ascontiguousarray(rows.T)).T)
+    first = 2 * keys * c["linear_key_head_dim"] if "qkv" in name or "conv1d" in name else 0
+    grouped = rows[first:].reshape(keys, heads // keys, -1, *rows.shape[1:])
+    return np.concatenate([rows[:first], grouped.swapaxes(0, 1).reshape(rows[first:].shape)])

@@ -30,7 +30,19 @@ from py_core.backends.checks import (
     pass_end,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
-from py_core.backends.numpy.rows import attention, expert_linear, glu, mix, rms_norm, rope, route, short_conv, soft_cap
+from py_core.backends.numpy.rows import (
+    attention,
+    delta_rule,
+    expert_linear,
+    glu,
+    half,
+    mix,
+    rms_norm,
+    rope,
+    route,
+    short_conv,
+    soft_cap,
+)
 from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize
@@ -98,7 +110,7 @@ class NumpyBackend:
         adapters = sum(pair.a.nbytes + pair.b.nbytes for pair in pairs)
         logits = sum(state.logits.nbytes for state in self._states.values())
         states = self._states.values()
-        pages = sum(cache.kv.nbytes for state in states for cache in (*state.caches.values(), *state.rows.values()))
+        pages = sum(cache.kv.nbytes for state in states for cache in state.all_caches)
         return MemoryUse(weights, adapters, logits, {HOT: PageBytes(pages, 0, 0)})
 
     def new_sequence(self) -> TokenSequence:
@@ -297,10 +309,17 @@ class NumpyBackend:
                     )
                     await asyncio.sleep(0)
                 case ops.ShortConv():
-                    values[op.out], z = short_conv(
-                        values[op.x], self._weights[op.weight], state.rows[op.layer].last(start, op.taps - 1)
-                    )
+                    past = state.rows[op.layer].last(start, op.taps - 1)
+                    values[op.out], z = short_conv(values[op.x], self._weights[op.weight], past, op.gated)
                     state.rows[op.layer].append(start, z)
+                case ops.DeltaRule():
+                    inputs = (values[op.x], values[op.alpha], values[op.beta])
+                    weights = (self._weights[op.rate], self._weights[op.bias])
+                    k, u, g = (cache.last(start, start) for cache in state.deltas[op.layer])
+                    values[op.out], *rows = delta_rule(*inputs, *weights, op.key_heads, (k, u, g))
+                    for cache, new in zip(state.deltas[op.layer], rows, strict=True):
+                        cache.append(start, new)
+                    await asyncio.sleep(0)
                 case _:
                     self._run_rows([op], values, self.adapters.sets.get(sequence.adapter))
         sequence.stored = stop
@@ -335,6 +354,8 @@ class NumpyBackend:
                         values[op.out] += self._weights[op.bias][rows]
                     if adapter and (pair := adapter.pairs.get(op.weight)):
                         values[op.out] += np.float32(pair.scale) * (values[op.x] @ pair.a.T @ pair.b[rows].T)
+                case ops.Half():
+                    values[op.out] = half(values[op.x], op.size, op.second)
                 case ops.GLU():
                     up = values[op.up][:, op.first : op.first + op.out.width]
                     values[op.out] = glu(values[op.gate], up, op.activation)
@@ -364,8 +385,18 @@ class _SequenceState:
         }
         self.rows = {layer: _Cache((1, 1, op.out.width), 0, context) for layer, op in graph.convolutions.items()}
         """The rows of each convolution, all of them."""
+        self.deltas = {
+            layer: [_Cache((1, 1, width), 0, context) for width in (op.key_heads * op.size, op.out.width, op.heads)]
+            for layer, op in graph.delta_rules.items()
+        }
+        """The rows k, u and g of each delta rule, all of them."""
         self.tiers: list[Tier] = []
         """The tiers of the pages that were demoted."""
+
+    @property
+    def all_caches(self) -> list[_Cache]:
+        deltas = [cache for caches in self.deltas.values() for cache in caches]
+        return [*self.caches.values(), *self.rows.values(), *deltas]
 
     def demote(self, wanted: list[Tier]) -> None:
         """Bring the whole pages to the wanted tiers, but no page to a higher tier."""
@@ -378,8 +409,8 @@ class _SequenceState:
 
 
 class _Cache:
-    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim). A convolution has
-    one plane, of one head.
+    """A layer's keys and values from position `first` on: float32 (2, capacity, kv_heads, head_dim). A convolution or a
+    part of a delta rule has one plane, of one head.
 
     The capacity doubles, up to the most that a sequence keeps. A `window` of 0 keeps everything.
     """

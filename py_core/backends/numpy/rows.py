@@ -50,13 +50,49 @@ def attention(
     return np.einsum("kgmt,tkd->mkgd", scores, v, optimize=True).reshape(m, -1)
 
 
-def short_conv(x: np.ndarray, weight: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x (M, 3 width), weight (width, taps), past (taps - 1, width): z of the positions before. Returns the output and
-    z, (M, width) each; see `graph.ShortConv`."""
-    b, c, u = np.split(x, 3, axis=1)
+def short_conv(
+    x: np.ndarray, weight: np.ndarray, past: np.ndarray, gated: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """x (M, 3 width) if gated, else (M, width), weight (width, taps), past (taps - 1, width): z of the positions
+    before. Returns the output and z, (M, width) each; see `graph.ShortConv`."""
+    b, c, u = np.split(x, 3, axis=1) if gated else (1, 1, x)
     z = b * u
     rows, taps = np.concatenate([past, z]), weight.shape[1]
-    return c * sum(weight[:, j] * rows[j : j + len(x)] for j in range(taps)), z
+    out = c * sum(weight[:, j] * rows[j : j + len(x)] for j in range(taps))
+    return out if gated else glu(out, np.ones_like(out)), z
+
+
+def delta_rule(
+    x: np.ndarray, alpha: np.ndarray, beta: np.ndarray, rate: np.ndarray, bias: np.ndarray, key_heads: int,
+    past: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """x (M, (2 key_heads + heads) size), alpha and beta (M, heads), rate and bias (heads,), past: k, u and g of all
+    positions before. Returns the output, and k (M, key_heads size), u (M, heads size) and g (M, heads); see
+    `graph.DeltaRule`. S is the sum of k^T u over the rows so far, each by the exponential of the g since it, so it need
+    not be kept."""
+    m, heads = alpha.shape
+    size = x.shape[1] // (2 * key_heads + heads)
+    q, k, v = np.split(x.reshape(m, -1, size), [key_heads, 2 * key_heads], axis=1)
+    q, k = (each / np.sqrt((each * each).sum(-1, keepdims=True) + np.float32(1e-6)) for each in (q, k))
+    g = rate * np.logaddexp(np.zeros_like(alpha), alpha + bias)
+    shares = glu(beta, np.ones_like(beta), "sigmoid")
+    first, since = len(past[0]), np.concatenate([past[2], g]).cumsum(0, dtype=np.float64)
+    keys = np.tile(np.concatenate([past[0].reshape(-1, key_heads, size), k]), (1, heads // key_heads, 1))
+    queries = np.tile(q, (1, heads // key_heads, 1)) / np.sqrt(np.float32(size))
+    updates = np.concatenate([past[1].reshape(-1, heads, size), np.zeros_like(v)])
+    out = np.empty_like(v)
+    for row, at in enumerate(range(first, first + m)):
+        decay = np.exp(since[at] - since[: at + 1]).astype(x.dtype)
+        seen = np.einsum("hd,jhd->jh", keys[at], keys[:at]) * decay[:at]
+        updates[at] = shares[row, :, None] * (v[row] - np.einsum("jh,jhd->hd", seen, updates[:at]))
+        asked = np.einsum("hd,jhd->jh", queries[row], keys[: at + 1]) * decay
+        out[row] = np.einsum("jh,jhd->hd", asked, updates[: at + 1])
+    return out.reshape(m, -1), k.reshape(m, -1), updates[first:].reshape(m, -1), g
+
+
+def half(x: np.ndarray, size: int, second: bool) -> np.ndarray:
+    """x (M, 2 n size): every second head of a row, (M, n size)."""
+    return x.reshape(len(x), -1, 2, size)[:, :, int(second)].reshape(len(x), -1)
 
 
 def route(logits: np.ndarray, used: int, normalized: bool) -> np.ndarray:
@@ -94,7 +130,8 @@ def soft_cap(x: np.ndarray, cap: float) -> np.ndarray:
 
 def glu(gate: np.ndarray, up: np.ndarray, activation: ops.Activation = "silu") -> np.ndarray:
     """activation(gate) * up. Exponents are clipped in the range in which silu is 0 in float32 anyway."""
-    if activation == "silu":
-        return gate / (1 + np.exp(-np.maximum(gate, np.float32(-80)))) * up
+    if activation != "gelu":
+        share = 1 / (1 + np.exp(-np.maximum(gate, np.float32(-80))))
+        return (gate * share if activation == "silu" else share) * up
     inner = np.float32(0.7978845608028654) * (gate + np.float32(0.044715) * gate * gate * gate)  # sqrt(2 / pi)
     return np.float32(0.5) * gate * (1 + np.tanh(inner)) * up

@@ -11,7 +11,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
-from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats, check_operations
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
@@ -71,6 +71,7 @@ class WebGPUDevice:
         tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
         settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
+        check_operations(graph, "GPU")
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph = host, source, config, graph
         self.tiers = None if graph.stays_hot else tiers

@@ -51,7 +51,9 @@ def mistakes(variant: Variant) -> list[Mistake]:
     biases += ["gate", "up", "down"] if c.get("mlp_bias") else []
     biases += ["q", "k", "v"] if architecture == "qwen2" else []
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
-    if architecture in ("qwen3", "gemma3", "gemma4", "olmo2", "olmoe"):
+    if architecture == "qwen35":
+        found += _of_delta_rules(variant)
+    if architecture in ("qwen3", "gemma3", "gemma4", "olmo2", "olmoe", "qwen35"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
     if architecture == "olmo2":
         found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]
@@ -95,6 +97,43 @@ def mistakes(variant: Variant) -> list[Mistake]:
             Mistake("no rope in layers 0 and 4", config={"no_rope_layers": [int(layer % 4 > 0) for layer in layers]}),
         ]
     return found
+
+
+def _of_delta_rules(variant: Variant) -> list[Mistake]:
+    """The mistakes of a reader of Qwen 3.5."""
+    c = variant.config
+    heads = c["linear_num_value_heads"]
+    found = [
+        Mistake("norms without the 1", weights=lambda w: {
+            k: v - 1 if "norm" in k and "linear_attn" not in k else v for k, v in w.items()
+        }),
+        Mistake("the norm of a delta rule has a 1 added", weights=_changed("linear_attn.norm.weight", lambda w: w + 1)),
+        Mistake("no bias of alpha", weights=_zeroed("dt_bias")),
+        Mistake("the rate is not an exponential", weights=_changed("A_log", lambda w: np.log(np.abs(w)))),
+        Mistake("alpha is beta", weights=lambda w: {
+            k: w[k.replace("in_proj_a", "in_proj_b")] if "in_proj_a" in k else v for k, v in w.items()
+        }),
+        Mistake("the taps of a convolution backwards", weights=_changed("conv1d.weight", lambda w: w[..., ::-1])),
+        Mistake("v comes first", weights=_rolled("in_proj_qkv.weight", 4)),
+        Mistake("gates above queries", weights=_changed("q_proj.weight", lambda w: np.roll(w, c["head_dim"], axis=0))),
+        Mistake("gates below all queries", weights=_changed("q_proj.weight", lambda w: w.reshape(
+            2, -1, c["head_dim"], w.shape[1]).swapaxes(0, 1).reshape(w.shape))),
+        *_of_partial_rope(c["rope_parameters"]),
+    ]  # fmt: skip
+    if heads > c["linear_num_key_heads"]:
+
+        def other(w: np.ndarray) -> np.ndarray:
+            return w.reshape(2, -1, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape)
+
+        found.append(Mistake("heads in another order", weights=_changed("A_log", other)))
+    return found
+
+
+def _changed(ending: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: np.ascontiguousarray(change(values)) if name.endswith(ending) else values
+        for name, values in weights.items()
+    }
 
 
 def _of_scaling(rope: Mapping[str, Any]) -> list[Mistake]:

@@ -223,9 +223,52 @@ LFM2 = Variant(
 )  # fmt: skip
 LFM2S = [LFM2, replace(LFM2.changed("lfm2-taps", conv_L_cache=4), format="Q8_0")]
 
+QWEN35 = Variant(
+    "qwen35", "qwen35", "Qwen3_5Text",
+    {
+        **SIZES,
+        "head_dim": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+        "linear_conv_kernel_dim": 4,
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "rope_parameters": rope(partial_rotary_factor=0.25),
+    },
+    format="Q8_0", formats={"ssm_out": "F16"},
+)  # fmt: skip
+QWEN35S = [
+    QWEN35,
+    # With a block that guesses further tokens, and layers that are listed.
+    replace(
+        QWEN35.changed(
+            "qwen35-nextn", num_hidden_layers=3, layer_types=["full_attention"] + ["linear_attention"] * 2,
+            linear_num_value_heads=2, linear_conv_kernel_dim=3, tie_word_embeddings=True,
+        ),
+        metadata={"nextn_predict_layers": 1}, format="F32",
+    ),
+]  # fmt: skip
+
+_WITH_STATES = [*LFM2S, *QWEN35S]
 VARIANTS = {
     variant.name: variant
-    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, *GEMMA4S, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, OLMOE, *LFM2S]
+    for variant in [
+        *LLAMAS,
+        *QWENS,
+        *PHIS,
+        *GEMMAS,
+        *GEMMA4S,
+        SMOLLM3,
+        OLMO2,
+        GLM4,
+        *GRANITES,
+        MOE,
+        OLMOE,
+        *_WITH_STATES,
+    ]
 }
 """The variants whose logits are in expected/."""
 
@@ -281,7 +324,7 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2")
+OUTSIDE_GATE = ("gemma4", "olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2")
 """Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
 in the gate."""
 

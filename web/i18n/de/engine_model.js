@@ -34,6 +34,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'model.unknown-tensors': 'Die Modelldatei hat Tensoren, die Sonata nicht kennt: {names}. Ohne sie wären die Antworten falsch, darum wird sie nicht geöffnet. Wähle ein anderes Modell.',
   'model.other-shape': 'Der Tensor {name} hat die Form {shape}, die Angaben des Modells verlangen {wanted}: Die Datei ist beschädigt oder wurde falsch umgewandelt. Lade sie noch einmal herunter.',
   'model.unknown-setting': 'In der Modelldatei steht {key} = {value}, was Sonata nicht unterstützt. Ohne das wären die Antworten falsch, darum wird sie nicht geöffnet. Wähle ein anderes Modell.',
+  'model.delta-rules': 'Dieses Modell hat Delta-Regeln, die die Kernel von {kernels} noch nicht rechnen. Mit numpy läuft es, aber langsam.',
   'model.unreadable-format': '{name} ist in {format}; die Kernel von {kernels} lesen nur {readable}. Nimm eine Datei in einem dieser Formate.',
   'model.load-again': '{why} Lade das Modell noch einmal.',
   'model.closed': 'Das Modell wurde geschlossen. Lade es noch einmal.',
