@@ -44,7 +44,7 @@ class AdapterLayout:
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         for tensor in sorted(graph.linear_weights):
             rows, columns = graph.weights[tensor]
-            block, _, part = tensor.removesuffix(".weight").rpartition(".")
+            block, dot, part = tensor.removesuffix(".weight").rpartition(".")
             parts = {part: rows}
             if part == "attn_qkv" and config.architecture != "phi3":  # phi3 has one matrix in `transformers`, too
                 widths = (config.num_attention_heads, *[config.num_key_value_heads] * 2)
@@ -54,7 +54,7 @@ class AdapterLayout:
             first = 0
             for one, height in parts.items():
                 turned = heads.get(one, 0) if config.architecture in PERMUTED else 0
-                self.places[f"{block}.{one}"] = Place(tensor, first, height, columns, turned)
+                self.places[f"{block}{dot}{one}"] = Place(tensor, first, height, columns, turned)
                 first += height
 
     def place(self, module: str) -> Place:

@@ -26,6 +26,7 @@ ROPE_FACTORS = (ROPE_FREQS, ROPE_LONG, ROPE_SHORT)
 DEFAULT_CONTEXT = 8192
 """The default number of tokens of a sequence: keys and values of more would need more memory than most have."""
 
+_WIDTH = "feed_forward_length"
 _MOST_STRETCH = 64
 """The largest multiple of the trained context that may be asked for: beyond it, every model's output is nonsense."""
 
@@ -269,9 +270,11 @@ def config_from_gguf(
     key_heads, value_heads, state_size = settings.delta_heads() if qwen35 else (0, 0, 0)
     taps = "ssm.conv_kernel" if qwen35 else "shortconv.l_cache"
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
-    gemma4 = _gemma4(settings, layers, heads) if settings.architecture == "gemma4" else {}
-    kv_heads, conv_layers = gemma4.pop("kv_heads", 0), frozenset[int]()
-    if not kv_heads:
+    gemma4: dict[str, Any] = {}
+    if settings.architecture == "gemma4":
+        kv_heads, gemma4 = _gemma4(settings, layers, heads)
+        conv_layers = frozenset[int]()
+    else:
         kv_heads, conv_layers = settings.kv_heads(layers, heads)
     conv_layers = settings.recurrent_layers(layers) if qwen35 else conv_layers
     if heads % kv_heads or heads % gemma4.get("local_kv_heads", kv_heads):
@@ -308,13 +311,12 @@ def config_from_gguf(
             raise settings.damaged("rope.dimension_count_swa", local)
         local_rope = rotation.plain(settings.rope_base("rope.freq_base_swa"), local)
     experts, experts_used = settings.experts()
-    intermediate = [settings.of_layers("feed_forward_length", layers)] * layers if not gemma4 else gemma4.pop("ffn")
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=max(intermediate),
+        intermediate_size=max(gemma4["intermediate_sizes"]) if gemma4 else settings.of_layers(_WIDTH, layers),
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
@@ -339,14 +341,12 @@ def config_from_gguf(
         state_size=state_size,
         experts=experts,
         experts_used=experts_used,
-        intermediate_sizes=tuple(intermediate),
         **gemma4,
     )
 
 
-def _gemma4(settings: _Settings, layers: int, heads: int) -> dict[str, Any]:
-    """What only Gemma 4 has, by the fields of ModelConfig; `kv_heads` are those of the layers without a window, and
-    `ffn` the widths of all MLPs."""
+def _gemma4(settings: _Settings, layers: int, heads: int) -> tuple[int, dict[str, Any]]:
+    """The heads of keys and values of layers without a window, and what only Gemma 4 has, by fields of ModelConfig."""
     local = settings.local_layers(layers)
     shared = settings.integer("attention.shared_kv_layers", 0, least=0)
     own = layers - shared
@@ -357,9 +357,8 @@ def _gemma4(settings: _Settings, layers: int, heads: int) -> dict[str, Any]:
     if not all(len(found) < 2 for found in kinds):
         raise unsupported("gemma4.attention.head_count_kv", np.array(of_layers))
     wide, narrow = (next(iter(found), of_layers[0]) for found in kinds)
-    return {
-        "kv_heads": wide,
-        "ffn": settings.each_layer("feed_forward_length", layers),
+    return wide, {
+        "intermediate_sizes": tuple(settings.each_layer(_WIDTH, layers)),
         "local_layers": local,
         "local_head_dim": settings.integer("attention.key_length_swa"),
         "local_kv_heads": narrow,

@@ -22,6 +22,8 @@ from py_core.models import blocks
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 
+PER_LAYER = "per_layer_token_embd.weight"
+
 Cache = tuple[int, Value, Value]
 """The layer whose keys and values others read, too, and these."""
 
@@ -45,7 +47,7 @@ def _inputs(g: Graph, c: ModelConfig, x: Value) -> Value:
     """
     layers, half = c.num_hidden_layers, math.sqrt(0.5)
     width = layers * c.per_layer_width
-    embedded = g.embedding("per_layer_token_embd.weight", c.vocab_size, width, math.sqrt(c.per_layer_width) * half)
+    embedded = g.embedding(PER_LAYER, c.vocab_size, width, math.sqrt(c.per_layer_width) * half)
     projected = g.linear(x, "per_layer_model_proj", width)
     eps = c.rms_norm_eps * c.hidden_size
     return g.add(embedded, g.rms_norm(projected, "per_layer_proj_norm.weight", eps, layers, half))

@@ -16,6 +16,7 @@ _OUTSIDE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "model.embedding_norm": "token_embd_norm",
+    "model.per_layer_model_projection": "per_layer_model_proj",
     "lm_head": "output",
 }
 _EVERYWHERE = {

@@ -336,3 +336,12 @@ CONVOLUTIONS = replace(
     embedding_spread=0.4,
 )  # fmt: skip
 """For tests of pages: float32, every byte a token, two layers that convolve and one with attention."""
+
+HEADS_DIFFER = replace(
+    VARIANTS["gemma4"].changed(
+        "heads-differ", vocab_size=ALL_BYTES, vocab_size_per_layer_input=ALL_BYTES, max_position_embeddings=512,
+        rms_norm_eps=1e-5, num_hidden_layers=4, layer_types=[LOCAL, FULL, LOCAL, FULL], num_kv_shared_layers=2,
+    ),
+    embedding_spread=0.4,
+)  # fmt: skip
+"""A Gemma 4 whose pages hold heads of 16 and of 32 values, and in which two layers read the pages of others."""

@@ -145,7 +145,7 @@ def kernel_variants() -> list[KernelVariant]:
     plain = {"SCALE": 0.125, "SOFTCAP": 0.0, "WINDOW": 0}
     narrow = {"SCALE": 0.0625, "SOFTCAP": 50.0, "WINDOW": 512}
     add("attention", {}, **sizes, **narrow, WORKGROUP=4)
-    for head_dim in (64, 72, 80, 256):
+    for head_dim in (64, 72, 80, 256, 512):
         shape = {**sizes, **(plain if head_dim == 72 else narrow), "HEAD_DIM": head_dim}
         for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
             lanes, workgroup = lane_group_shape(head_dim, most_lanes, 256, least)
