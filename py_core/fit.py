@@ -26,7 +26,16 @@ from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, ExpertLinear, Graph, Linear
-from py_core.paging.page_table import PAGE, PageTable, head_room, kept_rows, kept_window, most_pages
+from py_core.paging.page_table import (
+    PAGE,
+    STATES,
+    PageTable,
+    head_room,
+    kept_rows,
+    kept_window,
+    most_pages,
+    state_sizes,
+)
 from py_core.paging.sequence_slots import SLOTS
 
 MOST_WASM_MEMORY = 65535 << 16
@@ -73,7 +82,7 @@ class Need:
     """A model's memory need on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
 
     `layer_page` is 64 tokens of one layer with attention; `windows` are those layers', 0 if a layer sees everything.
-    `rows_page` is what a page holds of all convolutions. `scratch` is
+    `rows_page` is what a page holds of all convolutions. `scratch`, with the states of delta rules, is
     independent of the context, each token of which adds `token_scratch`. `read` are the weights that a step of one
     token reads. `smaller` has the weights for other formats of all matrices.
     """
@@ -140,11 +149,26 @@ def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: 
 
 
 def _rows_page(config: ModelConfig, graph: Graph, backend: str, precision: str) -> int:
-    """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's."""
+    """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's. numpy
+    keeps all rows, also those of delta rules; elsewhere a model with delta rules has them in states."""
+    if graph.delta_rules and backend != "numpy":
+        return 0
     kept = PAGE if backend == "numpy" else kept_rows(graph)
-    nbytes = sum(kept * op.out.width * 4 for op in graph.convolutions.values())
+    widths = [op.out.width for op in graph.convolutions.values()]
+    widths += [op.key_heads * op.size + op.out.width + op.heads for op in graph.delta_rules.values()]
+    nbytes = sum(kept * width * 4 for width in widths)
     part = _layer_page(config, backend, precision) if backend == "wasm" else 1
     return -(-nbytes // part) * part
+
+
+def _states(config: ModelConfig, graph: Graph, backend: str, precision: str) -> int:
+    """The bytes of the states that a model with delta rules begins with. On WASM each takes whole parts (kv_pages.py),
+    and each of its own parts begins at a multiple of 64."""
+    if backend == "numpy":
+        return 0
+    step, part = (64, EXTENT * _layer_page(config, backend, precision)) if backend == "wasm" else (1, 1)
+    nbytes = sum(-(-size // step) * step for size in state_sizes(graph).values())
+    return STATES * -(-nbytes // part) * part
 
 
 def _layer_page(config: ModelConfig, backend: str, precision: str) -> int:
@@ -176,6 +200,7 @@ def memory_need(
         # For a prefill in integers, if that is faster: a quantized buffer for each width of x.
         widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
+    scratch += _states(config, graph, backend, precision)
     return Need(
         name=config.name, backend=backend, weights=sum(sizes.values()),
         layer_page=_layer_page(config, backend, precision),
