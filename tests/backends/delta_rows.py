@@ -49,7 +49,7 @@ class DeltaRows:
 
     @property
     def states(self) -> np.ndarray:
-        """What the states hold before: not a number, wherever it might be read too early."""
+        """The states before the passes: a number that is read too early is none."""
         return np.full((SLOTS * PAGES, self.heads, head_state(self.size)), np.nan, np.float32)
 
     def passes(self, rng: np.random.Generator, most: int) -> Iterator[list[tuple[int, int]]]:
