@@ -26,7 +26,16 @@ from py_core.formats.quantization import FORMATS, BlockFormat
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, ExpertLinear, Graph, Linear
-from py_core.paging.page_table import PAGE, PageTable, head_room, kept_rows, kept_window, most_pages
+from py_core.paging.page_table import (
+    PAGE,
+    STATES,
+    PageTable,
+    head_room,
+    kept_rows,
+    kept_window,
+    most_pages,
+    state_sizes,
+)
 from py_core.paging.sequence_slots import SLOTS
 
 MOST_WASM_MEMORY = 65535 << 16
@@ -74,8 +83,9 @@ class Need:
 
     `windows` are those of the layers with keys and values, 0 if a layer sees everything. `layer_pages` are 64 tokens of
     each of these layers, `readers` the numbers of layers that read them. `rows_page` is what a page holds of all
-    convolutions. `scratch` is independent of the context, each token of which adds `token_scratch`. `read` are the
-    weights that a step of one token reads. `smaller` has the weights for other formats of all matrices.
+    convolutions. `scratch`, with the states of delta rules, is independent of the context, each token of which adds
+    `token_scratch`. `read` are the weights that a step of one token reads. `smaller` has the weights for other formats
+    of all matrices.
     """
 
     name: str
@@ -150,11 +160,26 @@ def bytes_per_token(graph: Graph, backend: str, precision: str = "precise") -> i
 
 
 def _rows_page(graph: Graph, backend: str, precision: str) -> int:
-    """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's."""
+    """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's. numpy
+    keeps all rows, also those of delta rules; elsewhere a model with delta rules has them in states."""
+    if graph.delta_rules and backend != "numpy":
+        return 0
     kept = PAGE if backend == "numpy" else kept_rows(graph)
-    nbytes = sum(kept * op.out.width * 4 for op in graph.convolutions.values())
+    widths = [op.out.width for op in graph.convolutions.values()]
+    widths += [op.key_heads * op.size + op.out.width + op.heads for op in graph.delta_rules.values()]
+    nbytes = sum(kept * width * 4 for width in widths)
     part = min(_layer_pages(graph, backend, precision)) if backend == "wasm" else 1
     return -(-nbytes // part) * part
+
+
+def _states(graph: Graph, backend: str, precision: str) -> int:
+    """The bytes of the states that a model with delta rules begins with. On WASM each takes whole parts (kv_pages.py),
+    and each of its own parts begins at a multiple of 64."""
+    if backend == "numpy":
+        return 0
+    step, part = (64, EXTENT * min(_layer_pages(graph, backend, precision))) if backend == "wasm" else (1, 1)
+    nbytes = sum(-(-size // step) * step for size in state_sizes(graph).values())
+    return STATES * -(-nbytes // part) * part
 
 
 def _layer_pages(graph: Graph, backend: str, precision: str) -> tuple[int, ...]:
@@ -190,6 +215,7 @@ def memory_need(
         # For a prefill in integers, if that is faster: a quantized buffer for each width of x.
         widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
+    scratch += _states(graph, backend, precision)
     return Need(
         name=config.name, backend=backend, weights=sum(sizes.values()),
         layer_pages=_layer_pages(graph, backend, precision),

@@ -196,7 +196,7 @@ class PipelinedBackend(ABC):
 
     @property
     def page_format(self) -> str:
-        return self.device.page_format if self.pages.table else ""
+        return self.device.page_format if self.pages.table and not self.pages.table.states else ""
 
     def offer_pages(self, sequence: TokenSequence) -> None:
         self.pages.keep_prefix(sequence, ends=False)

@@ -6,17 +6,21 @@ sees, and uses them again.
 Convolutions have no keys: a page keeps their last rows (`kept_rows`), that of its position p at p % rows. A position
 reads the rows before it, in its page or at the end of the page before. A page's end is always there. Within a page a
 sequence can continue only near the last position that was written (docs/decisions/0107-state-in-pages.md).
+
+In a model with delta rules only a few pages have what a sequence needs to continue in them or behind them: a state. It
+has the matrices S of all delta rules at the page's beginning, the rows that the page's positions add to them, and the
+last rows of convolutions (docs/decisions/0110-states-of-pages.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph
+from py_core.models.graph import Graph, ShortConv
 from py_core.paging.tiers import LEAST_HOT, Tier, TierPolicy
 
 PAGE = 64
@@ -27,6 +31,10 @@ FIRST_PAGES = 16
 
 REWIND = 8
 """The positions that can be taken back within a page of a model with convolutions: all rows of a pass with guesses."""
+
+STATES = 6
+"""States that a model with delta rules begins with. A running sequence needs those of its page and of the page
+before."""
 
 TIER_SHIFT = 24
 """The bits of a page's number within its tier. The bits above are the tier (0 for hot pages)."""
@@ -65,6 +73,23 @@ def kept_rows(graph: Graph) -> int:
     return sight + REWIND if sight else 0
 
 
+def state_sizes(graph: Graph) -> dict[tuple[str, int], int]:
+    """The bytes of each part of a state: of a "rule" the matrices S of a layer, with the rows k, u and the sums of g of
+    a page, and the "rows" of its convolution. Empty without delta rules."""
+    rules = graph.delta_rules
+    found = {("rule", layer): 4 * op.heads * head_state(op.size) for layer, op in rules.items()}
+    return found | {("rows", layer): 4 * kept_rows(graph) * op.out.width for layer, op in _convolutions(graph, rules)}
+
+
+def head_state(size: int) -> int:
+    """The numbers of a delta rule's head in a state: S (size, size), k and u (PAGE, size) and the sums of g (PAGE)."""
+    return size * size + 2 * PAGE * size + PAGE
+
+
+def _convolutions(graph: Graph, rules: Collection[int]) -> list[tuple[int, ShortConv]]:
+    return list(graph.convolutions.items()) if rules else []
+
+
 def kept_window(window: int, context_length: int) -> int:
     """A layer's window, or 0 if no part of a context of this length would be given back."""
     return window if window + SLACK < context_length else 0
@@ -90,14 +115,34 @@ def most_pages(window: int, context_length: int) -> int:
     return min(whole, pages_of(window + SLACK) + 1) if window else whole
 
 
+@dataclass
+class _State:
+    """A page's state: its number, the page's place in a text, and the last time that it was used."""
+
+    number: int
+    place: int
+    used: int
+
+
 class PageTable:
     """`rows[slot, position // PAGE]` is the page of a sequence's position: uint32 (slots, pages_per_slot).
 
     If the sequence holds no page there, the number means nothing. `window` is that of `layer_groups`, `sight` that of
-    `sight_of` if the pages have rows of convolutions.
+    `sight_of` if the pages have rows of convolutions. `states` is the number of states to begin with, 0 if a sequence
+    can continue without one.
     """
 
-    def __init__(self, slots: int, context_length: int, window: int = 0, sight: int = 0) -> None:
+    def __init__(self, slots: int, context_length: int, window: int = 0, sight: int = 0, states: int = 0) -> None:
+        self.states = states
+        self._states: dict[int, _State] = {}
+        """The states by their pages."""
+        self._free_states = list(range(states))[::-1]
+        self._clock = 0
+        """The number of times that a page of a text began."""
+        self.at_work: Collection[int] = ()
+        """The slots of the sequences that run, which need the states where they are."""
+        self._at = [0] * slots
+        """The place in its text at which each sequence continues."""
         self.window, self.sight = window, sight
         self._written: dict[int, int] = {}
         """With a `sight`: the positions of each page, from its first on, that may have been written."""
@@ -107,6 +152,8 @@ class PageTable:
         self._most_of_one = most_pages(window, context_length)
         self.capacity = min(FIRST_PAGES, self.most)
         self.rows = np.zeros((slots, self.pages_per_slot), np.uint32)
+        self.state_rows = np.zeros((slots, self.pages_per_slot if states else 0), np.uint32)
+        """As `rows`: the state of each page that a sequence writes, and of the page before."""
         self._free = list(range(self.capacity))[::-1]
         self._free_demoted: dict[Tier, list[int]] = {Tier.WARM: [], Tier.COLD: []}
         self.demoted_capacity = {Tier.WARM: 0, Tier.COLD: 0}
@@ -156,6 +203,8 @@ class PageTable:
             self._references[new] = self._references.pop(page)
             if page in self._written:
                 self._written[new] = self._written.pop(page)
+            if page in self._states:
+                self._states[new] = self._states.pop(page)
         for slot, held in enumerate(self._held):
             for at, page in enumerate(held):
                 if page in moves:
@@ -191,6 +240,8 @@ class PageTable:
             self._write(slot, place, held[-1])
         if self.sight:
             self._note_written(slot, first, length)
+        if self.states:
+            self._take_states(slot, first, length)
 
     def release(self, slot: int, length: int) -> None:
         """Take back the pages that only positions from `length` on use."""
@@ -253,24 +304,62 @@ class PageTable:
             self._references[page] -= 1
             if not self._references[page]:
                 del self._references[page]
+                if state := self._states.pop(page, None):
+                    self._free_states.append(state.number)
                 (self._free_demoted[tier] if (tier := tier_of(page)) else self._free).append(page)
 
     def whole(self, slot: int, position: int) -> int:
-        """The position from which a sequence can continue if its positions before `position` are stored: this one, or
-        that where its page begins (`continues`)."""
-        place, begin = position // PAGE, self._first[slot]
-        held = self._held[slot]
-        if begin <= place < begin + len(held) and not self.continues(held[place - begin], position % PAGE):
-            return place * PAGE
+        """The position from which a sequence can continue if its positions before `position` are stored (`reach`)."""
+        if self._first[slot]:
+            return position
+        position = self.reach(self._held[slot], position)
+        self._at[slot] = position // PAGE
         return position
 
-    def continues(self, page: int, offset: int) -> bool:
-        """True if a sequence can continue at this offset in a page whose positions before it are stored. A demoted page
-        is not written; rows of convolutions may have been overwritten by those of later positions."""
-        if not offset:
-            return True
+    def reach(self, pages: Sequence[int], position: int) -> int:
+        """The position from which a text with these pages can continue if its positions before `position` are stored:
+        this one, or the nearest beginning of a page before it that is good for it (`continues`)."""
+        while position and not self._continues(pages, position):
+            position = (position - 1) // PAGE * PAGE
+        return position
+
+    def _continues(self, pages: Sequence[int], position: int) -> bool:
+        """True if a text can continue at this position. A demoted page is not written; rows of convolutions may have
+        been overwritten by those of later positions; states may be others' meanwhile."""
+        place, offset = (position - 1) // PAGE, position % PAGE
+        page = pages[place]
+        if self.states and not self._has_states(pages, place, offset):
+            return False
         lost = self._written.get(page, 0) - self.sight - REWIND if self.sight else 0
-        return not tier_of(page) and lost <= max(offset - self.sight, 0)
+        return not offset or (not tier_of(page) and lost <= max(offset - self.sight, 0))
+
+    def _has_states(self, pages: Sequence[int], place: int, offset: int) -> bool:
+        """True if a page has its state, and the page before, too, if its last rows are read there."""
+        before = place > 0 and 0 < offset < self.sight
+        return pages[place] in self._states and (not before or pages[place - 1] in self._states)
+
+    def lacks_states(self, slot: int, first: int, length: int) -> bool:
+        """True if `take` needs more states than there are."""
+        begin, end = first // PAGE, pages_of(length)
+        fixed, held = self._fixed(slot, begin, length), self._held[slot]
+        there = sum(place not in fixed and held[place] in self._states for place in range(begin, min(end, len(held))))
+        return self.states > 0 and end - begin - there > len(self._free_states) + len(self._spare(slot, begin))
+
+    def add_states(self, count: int) -> None:
+        """Let there be `count` states."""
+        self._free_states = list(range(self.states, count))[::-1] + self._free_states
+        self.states = count
+
+    def state_of(self, page: int) -> int | None:
+        """The number of a page's state; None if it has none."""
+        return self._states[page].number if page in self._states else None
+
+    def copy_state(self, slot: int, page: int, new: int) -> int:
+        """Give a page a state to copy that of `page` to, before it replaces that one in a sequence. Returns its
+        number."""
+        old = self._states[page]
+        self._states[new] = _State(self._new_state(slot, old.place), old.place, old.used)
+        return self._states[new].number
 
     def aged(self, slot: int, stored: int, policy: TierPolicy) -> list[tuple[int, Tier]]:
         """The pages of a sequence that the policy wants in a lower tier, with that tier, if `stored` positions are
@@ -329,6 +418,37 @@ class PageTable:
         for place in range(first // PAGE, pages_of(length)):
             page, end = self._held[slot][place - self._first[slot]], min(length - place * PAGE, PAGE)
             self._written[page] = max(end, self._written.get(page, 0) if first > place * PAGE else 0)
+
+    def _take_states(self, slot: int, first: int, length: int) -> None:
+        begin, held = first // PAGE, self._held[slot]
+        self._at[slot] = begin
+        for place in range(max(begin - 1, 0), pages_of(length)):
+            state = self._states.get(held[place])
+            if place >= begin and not state:
+                self._clock += 1
+                state = self._states[held[place]] = _State(self._new_state(slot, begin), place, self._clock)
+            if state:
+                state.used = self._clock
+                if self.state_rows[slot, place] != state.number:
+                    self.state_rows[slot, place] = state.number
+                    self.changed.add(slot)
+
+    def _new_state(self, slot: int, begin: int) -> int:
+        """A free state, or one that is taken from a page. There must be one (`lacks_states`)."""
+        if not self._free_states:
+            # A text keeps its states at distances that grow with the text behind them, from round places.
+            def worth(page: int) -> float:
+                place = self._states[page].place + 1
+                return (place & -place) / (1 + self._clock - self._states[page].used)
+
+            self._free_states.append(self._states.pop(min(self._spare(slot, begin), key=worth)).number)
+        return self._free_states.pop()
+
+    def _spare(self, slot: int, begin: int) -> list[int]:
+        """The pages whose states no sequence needs that runs, or that begins at this place in the slot's text."""
+        places = {one: self._at[one] for one in self.at_work} | {slot: begin}
+        needed = {page for one, place in places.items() for page in self._held[one][max(place - 1, 0) :]}
+        return [page for page in self._states if page not in needed]
 
     def _ends_near(self, place: int, page: int) -> bool:
         """True if the page is among the last pages of a sequence, which the sequence may write."""

@@ -109,7 +109,9 @@ class Pages:
         self.slots.at_work = {sequence.number for sequence in sequences}
         for sequence in sequences:
             self.take_slot(sequence, rows)
-            if self.table:
+        if self.table:
+            self.table.at_work = {sequence.slot for sequence in sequences}
+            for sequence in sequences:
                 # Steps that nobody waited for may have overwritten rows of convolutions.
                 sequence.stored = self.table.whole(sequence.slot, sequence.stored)
 
@@ -163,13 +165,15 @@ class Pages:
 
     async def export_page(self, adapter: int, tokens: Sequence[int]) -> bytes | None:
         """See `HasPages.export_page`."""
-        page = self.prefixes.last_page(adapter, tokens) if self.prefixes else None
+        if self.prefixes is None or self.table is None or self.table.states:
+            return None  # states are too large to leave the device, and pages are of no use without them
+        page = self.prefixes.last_page(adapter, tokens)
         return None if page is None else await self.store.read_page(page)
 
     async def import_pages(self, sequence: TokenSequence, tokens: Sequence[int], pages: Sequence[bytes]) -> bool:
         """See `HasPages.import_pages`. Raises BackendError if memory runs out."""
         first = len(tokens) - PAGE * len(pages)
-        if self.table is None or not sequence.shares or not pages or len(tokens) % PAGE:
+        if self.table is None or self.table.states or not sequence.shares or not pages or len(tokens) % PAGE:
             return False
         if sequence.tokens[: len(tokens)] != list(tokens[: sequence.length]):
             return False

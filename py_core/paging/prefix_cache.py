@@ -23,11 +23,10 @@ class PrefixCache:
 
     def match(self, adapter: int, tokens: Sequence[int]) -> tuple[list[int], int]:
         """The pages that tokens may begin with, and the number of tokens they cover. Some pages are used only as a
-        whole (`PageTable.continues`)."""
+        whole, or not at all (`PageTable.reach`)."""
         pages, found = self.tree.match(adapter, tokens)
-        if pages and not self._table.continues(pages[-1], found % PAGE):
-            return pages[:-1], found // PAGE * PAGE
-        return pages, found
+        found = self._table.reach(pages, found)
+        return pages[: pages_of(found)], found
 
     def last_page(self, adapter: int, tokens: Sequence[int]) -> int | None:
         """The page that holds the last PAGE of these tokens; None if it is not kept."""

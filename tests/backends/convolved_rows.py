@@ -1,4 +1,4 @@
-"""Passes of a gated convolution over several sequences in random pages, and what they should give."""
+"""Passes of a convolution over several sequences in random pages, and what they should give."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ SLOTS, PAGES, ROWS = 3, 3, 11
 
 @dataclass(frozen=True)
 class ConvolvedRows:
-    """Rows (position, slot) with x (rows, 3 width), the table (SLOTS, PAGES), the rows that the pages hold, (pages,
-    ROWS, width), before the pass, and `weight` (width, taps)."""
+    """Rows (position, slot) with x (rows, 3 width), or (rows, width) if the convolution is not gated, the table (SLOTS,
+    PAGES), the rows that the pages hold, (pages, ROWS, width), before the pass, and `weight` (width, taps)."""
 
     places: list[tuple[int, int]]
     x: np.ndarray
     table: np.ndarray
     kept: np.ndarray
     weight: np.ndarray
+    gated: bool
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator, rows: int, width: int, taps: int) -> ConvolvedRows:
+    def drawn(cls, rng: np.random.Generator, rows: int, width: int, taps: int, gated: bool) -> ConvolvedRows:
         """Some rows of each of some sequences, from any position on."""
         slots, places = rng.permutation(SLOTS), list[tuple[int, int]]()
         cuts = np.sort(rng.integers(0, rows + 1, SLOTS - 1))
@@ -36,7 +37,7 @@ class ConvolvedRows:
 
         table = rng.permutation(SLOTS * PAGES + 1)[1:].reshape(SLOTS, PAGES).astype(np.uint32)
         kept = normal(SLOTS * PAGES + 1, ROWS, width)
-        return cls(places, normal(rows, 3 * width), table, kept, normal(width, taps))
+        return cls(places, normal(rows, (3 if gated else 1) * width), table, kept, normal(width, taps), gated)
 
     def expected(self) -> tuple[np.ndarray, np.ndarray]:
         """The output (rows, width), and the rows that the pages hold after the pass."""
@@ -46,9 +47,10 @@ class ConvolvedRows:
             return int(self.table[slot, position // PAGE]), position % PAGE % ROWS
 
         for (position, slot), x in zip(self.places, self.x, strict=True):
-            b, c, u = np.split(x, 3)
+            b, c, u = np.split(x, 3) if self.gated else (1, 1, x)
             kept[row(position, slot)] = b * u
             taps = self.weight.shape[1]
             seen = [(j, position - taps + 1 + j) for j in range(taps) if position - taps + 1 + j >= 0]
             out.append(c * sum(self.weight[:, j] * kept[row(at, slot)] for j, at in seen))
-        return np.array(out), kept
+        made = np.array(out)
+        return made if self.gated else made / (1 + np.exp(-made)), kept

@@ -33,11 +33,11 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.config import read_rope_factors
 from py_core.models.registry import describe_model
-from py_core.paging.page_table import REWIND
+from py_core.paging.page_table import REWIND, STATES
 from py_core.paging.tiers import Tier
 from py_core.token_sequence import TokenSequence
 from tests.cli.command_line import assert_sentence, printed, sonata
-from tests.models.architectures.variants import CONVOLUTIONS, HEADS_DIFFER, VARIANTS
+from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES, HEADS_DIFFER, VARIANTS
 from tests.models.large_model import write_large
 
 GB = 10**9
@@ -82,6 +82,19 @@ async def test_rows_of_convolutions_are_part_of_the_pages(tmp_path: Path) -> Non
     await model.backend.pages.reserve(sequence.slot, 0, context)
     assert need.at(context).pages == model.backend.pages.store.there(Tier.HOT)
     assert need.rows_page >= 2 * (REWIND + 2) * CONVOLUTIONS.config["hidden_size"] * 4
+    model.close()
+
+
+async def test_states_of_delta_rules_are_memory_from_the_beginning(tmp_path: Path) -> None:
+    path, host = DELTA_RULES.write(tmp_path / "tiny.gguf"), Measuring(kernel_path())
+    need = await need_of(path, "wasm")
+    model = await load_model(FileSource(path), partial(load_wasm, host), native_renderer())
+    model.backend.pages.take_slot(sequence := model.backend.new_sequence())
+    await model.backend.pages.reserve(sequence.slot, 0, 64)
+    states = model.backend.pages.store.bytes_of_states
+    assert states >= STATES * 2 * 4 * 4 * (16 * 16 + 2 * 64 * 16 + 64)
+    assert need.rows_page == 0
+    assert states < need.scratch < model.backend.memory().scratch * 1.2
     model.close()
 
 

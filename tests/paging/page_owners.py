@@ -19,6 +19,9 @@ def assert_each_page_has_its_owners(backend: PipelinedBackend, slots: int = SLOT
     assert sorted([*table._free, *owners]) == list(range(table.capacity)), "pages are free or held"
     assert set(owners) == set(table._references)
     assert len(tree._nodes) == len(tree)
+    states = [state.number for state in table._states.values()]
+    assert sorted([*table._free_states, *states]) == list(range(table.states)), "states are free, or a page's"
+    assert set(table._states) <= set(owners)
     in_slots = [one.slot for one in backend.pages.slots.taken.values()]
     assert sorted([*backend.pages.slots.free, *in_slots]) == list(range(slots)), "slots are free or taken"
     for slot, held in enumerate(table._held):

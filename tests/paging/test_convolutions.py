@@ -1,5 +1,5 @@
-"""Rows of convolutions in pages: whatever becomes of the pages, a sequence has the logits that it has alone. Tiny
-models.
+"""Rows of convolutions in pages, and states: whatever becomes of the pages, a sequence has the logits that it has
+alone. Tiny models.
 
 tests/backends/test_interleavings.py has what happens in any order; here is what it cannot choose.
 """
@@ -20,13 +20,14 @@ from py_core.paging.page_table import PAGE, REWIND
 from py_core.paging.tiers import TierPolicy
 from py_core.token_sequence import TokenSequence
 from tests.backends.backend_pairs import GREEDY, Pair, alone, collect, open_pair, prompt
-from tests.models.architectures.variants import CONVOLUTIONS
+from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES
 
 
-@pytest.fixture(params=["webgpu", "wasm"])
+@pytest.fixture(params=["webgpu", "wasm", "wasm-delta rules"])
 async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Pair]:
-    path = CONVOLUTIONS.write(tmp_path / "tiny.gguf")
-    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm(), workers=2)
+    kind, _, model = request.param.partition("-")
+    path = (DELTA_RULES if model else CONVOLUTIONS).write(tmp_path / "tiny.gguf")
+    host = WgpuHost() if kind == "webgpu" else WasmtimeHost(kernel_wasm(), workers=2)
     pair = await open_pair(path, host, tiers=TierPolicy(2, 0, 0))
     yield pair
     pair.other.close()
@@ -44,6 +45,8 @@ async def test_near_its_end_a_text_goes_back_for_nothing_and_further_to_a_pages_
     sequence = engine.new_sequence()
     least, in_first = len(text) - REWIND, PAGE - REWIND
     steps = [(120, 0), (119, 118), (least + 1, least), (least - 3, PAGE), (PAGE + 1, PAGE), (in_first + 1, in_first)]
+    if tiny.other.pages.table.states:
+        steps[-1] = (in_first + 1, 0)  # so many branches have taken each other's states
     for length, reused in steps:
         await engine.prefill(sequence, [*text[: length - 1], length], timings := Timings())
         assert timings.reused_tokens == reused, length
@@ -82,3 +85,35 @@ async def test_all_pages_stay_hot(tiny: Pair) -> None:
     ours, _ = await tiny.prefilled(prompt(5 * PAGE, seed=4))
     assert {tier for owner, tier, nbytes in tiny.other.memory().rows() if tier and nbytes} == {"hot"}
     await assert_alike(tiny, ours)
+
+
+@pytest.mark.every_backend
+async def test_a_branch_of_a_shared_page_has_a_state_of_its_own(tiny: Pair) -> None:
+    engine, text = Engine(tiny.other, ()), prompt(150, seed=5)
+    first, second = engine.new_sequence(), engine.new_sequence()
+    await engine.prefill(first, text, Timings())
+    await engine.prefill(second, text, Timings())
+    await engine.prefill(second, [*text[:145], *prompt(30, seed=6)], timings := Timings())
+    assert timings.reused_tokens == 145
+    await assert_alike(tiny, second)
+    await engine.prefill(first, [*text, *prompt(40, seed=7)], Timings())
+    await assert_alike(tiny, first)
+
+
+async def test_a_text_that_has_lost_all_states_runs_again(tiny: Pair, monkeypatch) -> None:
+    engine, table = Engine(tiny.other, ()), tiny.other.pages.table
+    text = prompt(3 * PAGE + 9, seed=8)
+    first = engine.new_sequence()
+    await engine.prefill(first, text, Timings())
+    for seed in range(4 * table.states):
+        await engine.prefill(engine.new_sequence(), prompt(PAGE + 1, seed=seed), Timings())
+    await engine.prefill(first, [*text, 5], timings := Timings())
+    assert timings.reused_tokens == (0 if table.states else len(text))
+    await assert_alike(tiny, first)
+
+
+async def test_a_long_text_keeps_states_at_distances_that_grow(tiny: Pair) -> None:
+    engine, table = Engine(tiny.other, ()), tiny.other.pages.table
+    await engine.prefill(engine.new_sequence(), prompt(7 * PAGE + 60, seed=9), Timings())
+    places = sorted(state.place for state in table._states.values())
+    assert places == ([1, 3, 4, 5, 6, 7] if table.states else [])

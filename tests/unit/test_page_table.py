@@ -111,7 +111,7 @@ def test_near_the_last_position_that_was_written_a_sequence_continues_there() ->
 STATE_STEPS = st.tuples(
     st.integers(0, 1),
     st.sampled_from(["reads", "reads", "runs ahead", "goes back", "branches"]),
-    st.integers(1, ROWS) | st.integers(1, ROWS) | st.integers(1, 3 * PAGE),
+    st.integers(1, ROWS) | st.integers(1, ROWS) | st.integers(1, 3 * PAGE) | st.sampled_from([PAGE, 2 * PAGE]),
 )
 
 
@@ -154,9 +154,71 @@ def test_each_row_of_a_convolution_finds_those_before_it(steps: list[tuple[int, 
         else:
             length = max(0, len(other) - count)
             pages = table.held(1 - slot)[: -(-length // PAGE)]
-            if pages and not table.continues(pages[-1], length % PAGE):
-                length = length // PAGE * PAGE
+            length = table.reach(pages, length)
             table.release(slot, 0)
             table.adopt(slot, pages[: -(-length // PAGE)])
             mine[:] = other[:length]
         del mine[table.whole(slot, len(mine)) :]
+
+
+Content = dict[int, int]
+"""The runs of a state's rows by their positions; -1 for the sum of all runs before the page."""
+
+
+@given(st.lists(STATE_STEPS, min_size=20, max_size=40), st.integers(1, 4))
+def test_each_page_that_is_continued_has_a_state_with_all_before_it(
+    steps: list[tuple[int, str, int]], states: int
+) -> None:
+    table = PageTable(SLOTS, CONTEXT, sight=SIGHT, states=states)
+    kept: dict[int, Content] = {}
+    """The content of each state."""
+    runs: list[list[int]] = [[] for _ in range(SLOTS)]
+    number = 0
+
+    def state(slot: int, place: int) -> int:
+        return int(table.state_rows[slot, place])
+
+    def room(slot: int, first: int, length: int) -> None:
+        while table.lacks(slot, first, length):
+            table.add_capacity(table.grown())
+        while table.lacks_states(slot, first, length):
+            table.add_states(table.states + 1)
+        if (shared := table.others_page(slot, first)) is not None:
+            own, old = table.new_page(), table.state_of(shared)
+            assert old is not None
+            kept[table.copy_state(slot, shared, own)] = dict(kept[old])
+            table.replace(slot, first // PAGE, own)
+        table.take(slot, first, length)
+
+    for slot, what, count in steps:
+        mine, other = runs[slot], runs[1 - slot]
+        table.at_work = {slot} if count % 2 else {0, 1}
+        for each in table.at_work:
+            del runs[each][table.whole(each, len(runs[each])) :]
+        if what in ("reads", "runs ahead"):
+            first, length = len(mine), min(len(mine) + count, CONTEXT)
+            room(slot, first, length)
+            for position in range(first, length):
+                place, begin = position // PAGE, position // PAGE * PAGE
+                if position == begin:
+                    kept[state(slot, place)] = {-1: sum(kept[state(slot, place - 1)].values()) if place else 0}
+                here = kept[state(slot, place)]
+                assert [here[at] for at in (-1, *range(position - begin))] == [sum(mine[:begin]), *mine[begin:]]
+                number += 1
+                here[position - begin] = number
+                mine.append(number)
+            if what == "runs ahead":
+                del mine[first:]
+            for each in table.at_work - {slot}:  # what runs beside it can still continue
+                assert table.whole(each, len(runs[each])) == len(runs[each])
+        elif what == "goes back":
+            del mine[max(0, len(mine) - count) :]
+        else:
+            pages = table.held(1 - slot)
+            length = table.reach(pages, max(0, len(other) - count))
+            table.release(slot, 0)
+            table.adopt(slot, pages[: -(-length // PAGE)])
+            mine[:] = other[:length]
+        held = {one.number for one in table._states.values()}
+        assert sorted([*table._free_states, *held]) == list(range(table.states))
+        assert table.states <= max(states, 3 * PAGE // PAGE + 5)

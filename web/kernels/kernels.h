@@ -65,7 +65,7 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 enum {
   EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
   LORA_DOWN, LORA_LINEAR, HEAD_ADAPT, LOGIT_SUMS, HEAD_MIX, TOKEN_SCORES, COPY, DEMOTE, SHORT_CONV,
-  ROUTE, EXPERT_LINEAR, MIX, SCALE
+  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
@@ -96,6 +96,8 @@ void short_conv(const Op *op, const Context *c);
 void route(const Op *op, const Context *c);
 void expert_linear(const Op *op, const Context *c);
 void mix(const Op *op, const Context *c);
+void delta_rule(const Op *op, const Context *c);
+void half_heads(const Op *op, const Context *c);
 void scale(const Op *op, const Context *c);
 void argmax(const Op *op, State *state);
 void sample(const Op *op, State *state);
@@ -272,6 +274,11 @@ INLINE v128_t silu(v128_t x) {
   const v128_t one = wasm_f32x4_const_splat(1);
   return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_neg(x))));
 }
+// 1 / (1 + e^-x)
+INLINE v128_t sigmoid(v128_t x) {
+  const v128_t one = wasm_f32x4_const_splat(1);
+  return wasm_f32x4_div(one, wasm_f32x4_add(one, exp4(wasm_f32x4_neg(x))));
+}
 // gelu's approximation by tanh, x / 2 (1 + tanh(y)) with y = sqrt(2 / pi) (x + 0.044715 x^3): that is x / (1 + e^-2y),
 // which stays exact near 0 and works for any x, since exp4 clamps.
 INLINE v128_t gelu(v128_t x) {
@@ -279,7 +286,7 @@ INLINE v128_t gelu(v128_t x) {
   const v128_t inner = wasm_f32x4_mul(x, madd(wasm_f32x4_mul(x, x), wasm_f32x4_const_splat(0.044715f), one));
   return wasm_f32x4_div(x, wasm_f32x4_add(one, exp4(wasm_f32x4_mul(inner, wasm_f32x4_const_splat(-1.5957691216057308f)))));
 }
-enum { SILU = 2, GELU = 3 };
+enum { SILU = 2, GELU = 3, SIGMOID = 5 };
 INLINE v128_t activate(u32 activation, v128_t x) { return activation == GELU ? gelu(x) : silu(x); }
 
 // cap * tanh(x / cap), as cap * (1 - 2 / (e^(2 x / cap) + 1)). The absolute error is under 3e-7 * cap.

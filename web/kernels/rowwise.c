@@ -42,7 +42,10 @@ void glu(const Op *op, const Context *c) {
   for (u32 m = c->worker; m < c->m; m += c->workers) {
     const f32 *gate = (f32 *)at(op->a[0]) + m * op->a[2], *up = (f32 *)at(op->a[1]) + m * op->a[6];
     f32 *y = (f32 *)at(op->a[3]) + m * n;
-    for (u32 i = 0; i < n; i += 4) store_up_to(y + i, wasm_f32x4_mul(activate(activation, load(gate + i)), load(up + i)), n - i);
+    for (u32 i = 0; i < n; i += 4) {
+      const v128_t g = load(gate + i), open = activation == SIGMOID ? sigmoid(g) : activate(activation, g);
+      store_up_to(y + i, wasm_f32x4_mul(open, load(up + i)), n - i);
+    }
   }
 }
 
@@ -59,6 +62,16 @@ void norm(const Op *op, const Context *c) {
       normalize(x, at(op->a[3]), size, real(op->a[4]), (f32 *)x);
       for (u32 i = 0; i < size; i += 4) wasm_v128_store(y + i, wasm_f32x4_add(load(y + i), load(x + i)));
     }
+  }
+}
+
+// y[m, h] = x[m, 2 h], or x[m, 2 h + 1].  a: x, y, width of y, size of a head, 1 for the second of two heads
+void half_heads(const Op *op, const Context *c) {
+  const u32 width = op->a[2], size = op->a[3];
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const f32 *x = (f32 *)at(op->a[0]) + m * 2 * width + op->a[4] * size;
+    f32 *y = (f32 *)at(op->a[1]) + m * width;
+    for (u32 i = 0; i < width; i++) y[i] = x[i / size * 2 * size + i % size];
   }
 }
 

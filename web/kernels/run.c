@@ -71,6 +71,8 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case ROUTE: route(op, &c); break;
       case EXPERT_LINEAR: expert_linear(op, &c); break;
       case MIX: mix(op, &c); break;
+      case DELTA_RULE: delta_rule(op, &c); break;
+      case HALF: half_heads(op, &c); break;
       case SCALE: scale(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
       case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
@@ -83,4 +85,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 16; }
+u32 EXPORT(abi)(void) { return 17; }

@@ -10,7 +10,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError, WorkersRestartedError
-from py_core.backends.checks import check_formats, check_operations
+from py_core.backends.checks import check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
@@ -58,7 +58,6 @@ class WasmDevice:
                 precision=repr(precision),
                 precisions=" or ".join(PRECISIONS),
             )
-        check_operations(graph, "WASM")
         check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
         simd = "relaxed SIMD" if host.relaxed else "SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
@@ -102,7 +101,7 @@ class WasmDevice:
         pages, weights, end = self.pages, self.lowering.weights.nbytes, self.lowering.arena.end
         tiers = (tier for tier in Tier if not tier or self.tiers)
         by_tier = {tier.name.lower(): page_bytes(pages.tables(tier), pages.there(tier), tier) for tier in tiers}
-        return MemoryUse(weights, pages.bytes_of_others, end - weights, by_tier, limit=limit)
+        return MemoryUse(weights, pages.bytes_of_others, end - weights + pages.bytes_of_states, by_tier, limit=limit)
 
     @property
     def page_format(self) -> str:

@@ -5,7 +5,9 @@ layer's share of an extent is a part; all parts have the same size, and a layer 
 of a table is EXTENT * (the number of the part in which the extent begins) + the page's place in the extent. Demoted
 pages have extents of their own, of as many pages as fit (layout.py).
 
-The rows of convolutions (page_table.py) lie in parts behind those of the layers, [convolution][page][row].
+The rows of convolutions (page_table.py) lie in parts behind those of the layers, [convolution][page][row]. In a
+model with states they are in these. A state takes parts of its own, one behind the other; its entry in the table of
+states is its address.
 """
 
 from __future__ import annotations
@@ -33,12 +35,14 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention, Graph
 from py_core.paging.page_table import (
     PAGE,
+    STATES,
     TIER_SHIFT,
     PageTable,
     head_room,
     kept_rows,
     layer_groups,
     sight_of,
+    state_sizes,
     tier_of,
 )
 from py_core.paging.tiers import Tier
@@ -57,6 +61,9 @@ class _Group:
     """The first part of each layer in an extent."""
     parts: int
     """The parts of an extent: those of all layers and of convolutions."""
+    states: list[int]
+    """The part in which each state begins."""
+    state_table: int
     demoted: dict[Tier, list[int]] = field(default_factory=lambda: {Tier.WARM: [], Tier.COLD: []})
 
 
@@ -83,7 +90,14 @@ class KVPages:
         one = next(iter(self._caches.values()))
         self._heads, self._head_dim = one.num_key_value_heads, head_room(one.head_dim)
         self._tier_bytes, self._tier_pages = (each(one.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
-        self._convolutions = list(graph.convolutions)
+        self._offsets: dict[tuple[str, int], int] = {}
+        """The place of each part of a state in it."""
+        self._state_bytes = 0
+        for part, nbytes in state_sizes(graph).items():
+            self._offsets[part] = self._state_bytes
+            self._state_bytes += -(-nbytes // 64) * 64
+        self._state_parts = -(-self._state_bytes // self.part_bytes)
+        self._convolutions = [] if self._offsets else list(graph.convolutions)
         (width,) = {op.out.width for op in graph.convolutions.values()} or (0,)
         self._rows_bytes = kept_rows(graph) * width * 4
         self._state = state
@@ -95,18 +109,24 @@ class KVPages:
         """Awaited before the memory grows by a number of bytes for something other than pages."""
         self._groups: list[_Group] = []
         for window, layers in layer_groups(graph, config.context_length).items():
-            pages = PageTable(slots, config.context_length, window, 0 if window else sight_of(graph))
+            pages = PageTable(
+                slots, config.context_length, window, 0 if window else sight_of(graph), STATES if self._offsets else 0
+            )
             rows = EXTENT * len(self._convolutions) * self._rows_bytes if pages.sight else 0
             first, parts = dict[int, int](), 0
             for layer in layers:
                 first[layer] = parts
                 parts += -(-EXTENT * self._page_bytes(self._caches[layer]) // self.part_bytes)
             parts += -(-rows // self.part_bytes)
-            group = _Group(layers, pages, arena.take(pages.rows.nbytes), [], first, parts)
+            tables = arena.take(pages.rows.nbytes), arena.take(pages.state_rows.nbytes)
+            group = _Group(layers, pages, tables[0], [], first, parts, [], tables[1])
             self._groups.append(group)
             extents = _extents(pages.capacity)
             self._add_extents(group, extents, self._parts)
             self._parts += extents * parts
+            for _ in range(pages.states):
+                group.states.append(self._parts)
+                self._parts += self._state_parts
         self._group_of = {layer: group for group in self._groups for layer in group.layers}
         self._group_of |= {layer: group for group in self._groups if group.pages.sight for layer in self._convolutions}
 
@@ -131,6 +151,19 @@ class KVPages:
         """Return the address of a layer's page table."""
         return self._group_of[layer].table
 
+    def in_state(self, part: str, layer: int) -> int | None:
+        """Return the place of a layer's part of a state ("rule" or "rows"); None if it has none."""
+        return self._offsets.get((part, layer))
+
+    @property
+    def state_table(self) -> int:
+        """Return the address of the table of states."""
+        return self._groups[0].state_table
+
+    @property
+    def bytes_of_states(self) -> int:
+        return sum(len(group.states) for group in self._groups) * self._state_parts * self.part_bytes
+
     async def reserve(self, slot: int, first: int, length: int) -> None:
         """Make sure that a sequence, of which positions before `first` are stored, has pages for first .. length - 1.
 
@@ -146,6 +179,9 @@ class KVPages:
                     )
                 await self._grow(group, _extents(capacity))
                 group.pages.add_capacity(capacity)
+            while group.pages.lacks_states(slot, first, length):
+                group.states.append(await self._claim(self._state_parts))
+                group.pages.add_states(len(group.states))
             await self._copy_others_page(group, slot, first)
             group.pages.take(slot, first, length)
             self._write_rows(group)
@@ -211,7 +247,11 @@ class KVPages:
     def there(self, tier: Tier) -> int:
         """Return the bytes of all pages of this tier, in use or not. The hot tier includes what was given back."""
         if tier is Tier.HOT:
-            others = self.bytes_of_others + sum(self.there(each) for each in Tier if each is not Tier.HOT)
+            others = (
+                self.bytes_of_others
+                + self.bytes_of_states
+                + sum(self.there(each) for each in Tier if each is not Tier.HOT)
+            )
             return self._parts * self.part_bytes - others
         return sum(len(group.demoted[tier]) * group.parts for group in self._groups) * self.part_bytes
 
@@ -221,7 +261,7 @@ class KVPages:
         extents = sum(
             (len(group.extents) + sum(map(len, group.demoted.values()))) * group.parts for group in self._groups
         )
-        return (self._parts - extents - sum(self._free.values())) * self.part_bytes
+        return (self._parts - extents - sum(self._free.values())) * self.part_bytes - self.bytes_of_states
 
     async def read_page(self, page: int) -> bytes:
         """Return the bytes of a page of `shared_table`, in the kernels' own layout. Their number tells the tier."""
@@ -304,6 +344,12 @@ class KVPages:
         own = group.pages.new_page()
         try:
             await self._copy(self._places(group, page), self._places(group, own))
+            if (old := group.pages.state_of(page)) is not None:
+                new = group.pages.copy_state(slot, page, own)
+                source, target = (
+                    _Place(self._state_address(group, state), self._state_bytes, 0, 1) for state in (old, new)
+                )
+                await self._copy([source], [target])
         except BaseException:
             group.pages.drop([own])
             raise
@@ -321,7 +367,7 @@ class KVPages:
                 nbytes = head_page_bytes(op.head_dim, self._limbs)
                 address = self.base(layer) + part * self.part_bytes + place * nbytes
                 places.append(_Place(address, nbytes, EXTENT * nbytes, op.num_key_value_heads))
-        if group.pages.sight:
+        if group.pages.sight and self._convolutions:
             part, place = divmod(int(self._entries(group, np.array([page]))[0]), EXTENT)
             rows = self.rows(self._convolutions[0]) + part * self.part_bytes + place * self._rows_bytes
             places.append(_Place(rows, self._rows_bytes, EXTENT * self._rows_bytes, len(self._convolutions)))
@@ -380,7 +426,14 @@ class KVPages:
         for slot in group.pages.changed:
             row = self._entries(group, group.pages.rows[slot])
             self._host.write(group.table + slot * row.nbytes, row.tobytes())
+            if group.states:
+                row = np.array(group.states, np.uint32)[group.pages.state_rows[slot]]
+                row = row * np.uint32(self.part_bytes) + np.uint32(self._arena.end)
+                self._host.write(group.state_table + slot * row.nbytes, row.tobytes())
         group.pages.changed.clear()
+
+    def _state_address(self, group: _Group, state: int) -> int:
+        return self._arena.end + group.states[state] * self.part_bytes
 
     async def _claim(self, parts: int) -> int:
         """Return the first of `parts` consecutive parts: some that were given back, or new ones."""

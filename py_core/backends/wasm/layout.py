@@ -12,7 +12,7 @@ from py_core.models.graph import Activation
 from py_core.paging.page_table import PAGE, head_room
 from py_core.paging.tiers import Tier
 
-ABI = 16
+ABI = 17
 
 GROUP_ROWS, BAND_ROWS = 4, 16
 """Repacked matrices: a group's rows are a vector's lanes, a band's groups lie together."""
@@ -57,20 +57,24 @@ class OpKind(IntEnum):
     ROUTE = 24
     EXPERT_LINEAR = 25
     MIX = 26
-    SCALE = 27
+    DELTA_RULE = 27
+    HALF = 28
+    SCALE = 29
 
 
 class Epilogue(IntEnum):
-    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups."""
+    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups;
+    SIGMOID does in the kernel of gates alone."""
 
     NONE = 0
     RESIDUAL = 1
     SILU = 2
     GELU = 3
     SOFT_CAP = 4
+    SIGMOID = 5
 
 
-ACTIVATIONS: dict[Activation, Epilogue] = {"silu": Epilogue.SILU, "gelu": Epilogue.GELU}
+ACTIVATIONS: dict[Activation, Epilogue] = {"silu": Epilogue.SILU, "gelu": Epilogue.GELU, "sigmoid": Epilogue.SIGMOID}
 
 
 class Barrier(IntEnum):
@@ -219,19 +223,36 @@ class AttentionLayer:
 @dataclass(frozen=True)
 class RowsLayer:
     """The place of a convolution's rows (`RowsLayer` in short_conv.c): a page's rows lie side by side, the pages of an
-    extent too. `place` is this layer's in extent 0."""
+    extent, too. `place` is this layer's in extent 0. If they lie in states, the table has addresses: an extent of 1
+    byte has one page, and `place` is this layer's in a state."""
 
     place: int
     rows: int
     extent_bytes: int
     page_table: int
     pages_per_slot: int
+    pages: int = EXTENT
 
     def packed(self) -> bytes:
-        sizes = (self.rows, self.extent_bytes, EXTENT, self.pages_per_slot)
+        sizes = (self.rows, self.extent_bytes, self.pages, self.pages_per_slot)
         return struct.pack("<6I", self.place, *sizes, self.page_table)
 
     BYTES = 24
+
+
+@dataclass(frozen=True)
+class StateLayer:
+    """The place of a delta rule in the states of pages (`StateLayer` in delta_rule.c), whose addresses are in a
+    table."""
+
+    offset: int
+    table: int
+    pages_per_slot: int
+
+    def packed(self) -> bytes:
+        return struct.pack("<3I", self.offset, self.pages_per_slot, self.table)
+
+    BYTES = 12
 
 
 @dataclass

@@ -31,6 +31,7 @@ from py_core.backends.wasm.layout import (
     Op,
     OpKind,
     RowsLayer,
+    StateLayer,
     activation_bytes,
     program_bytes,
     real_bits,
@@ -68,6 +69,14 @@ class ProgramLowering:
                 most=MOST_GROUP,
                 longest=MOST_HEAD_DIM,
             )
+        if any(rule.size % 16 or rule.size > MOST_HEAD_DIM for rule in graph.delta_rules.values()):
+            raise BackendError(
+                "wasm.delta-heads",
+                "This model has delta rules of {size} values a head; the WASM kernels run multiples of 16, up to "
+                "{most}. Choose another backend or model.",
+                size=config.state_size,
+                most=MOST_HEAD_DIM,
+            )
         self._config, self._mode, self._graph, self._max_rows = config, mode, graph, max_rows
         self._query_width = max(op.num_attention_heads * head_room(op.head_dim) for op in heads)
         self._body, self._head = fuse(graph)
@@ -92,7 +101,7 @@ class ProgramLowering:
         self._rows = take(-(-widest // 32) * 128 * host.most_workers)
         parts = -(-config.context_length // PART)
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
-        self._layers: dict[Value, tuple[int, ops.Attention | ops.ShortConv]] = {}
+        self._layers: dict[Value, tuple[int, ops.Attention | ops.ShortConv | ops.DeltaRule]] = {}
         self._sites: list[LoraSite] | None = None
         """The changes that adapters may make to the operations lowered now; None if they may change nothing."""
         self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
@@ -258,7 +267,13 @@ class ProgramLowering:
                 return [Op(OpKind.SCALE, (values[op.x], out, op.out.width, self.weights.vector(op.weight)))]
             case ops.ShortConv():
                 taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
-                return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps))]
+                return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps, int(op.gated)))]
+            case ops.DeltaRule():
+                rows = (values[op.x], values[op.alpha], values[op.beta], out)
+                sizes = (op.key_heads, op.heads, op.size, self.weights.vector(op.rate), self.weights.vector(op.bias))
+                return [Op(OpKind.DELTA_RULE, (*rows, *sizes, self._described(op, StateLayer.BYTES)))]
+            case ops.Half():
+                return [Op(OpKind.HALF, (values[op.x], out, op.out.width, op.size, int(op.second)))]
             case ops.Route():
                 return [Op(OpKind.ROUTE, (values[op.x], out, op.x.width, op.used, int(op.normalized)))]
             case ops.ExpertLinear():
@@ -314,22 +329,26 @@ class ProgramLowering:
             Op(OpKind.ATTENTION, (q, out, self._parts, address)),
         ]
 
-    def _described(self, op: ops.Attention | ops.ShortConv, nbytes: int) -> int:
+    def _described(self, op: ops.Attention | ops.ShortConv | ops.DeltaRule, nbytes: int) -> int:
         """Return the address of the description of a layer's pages, which is written once their place is known."""
         if op.out not in self._layers:
             self._layers[op.out] = self.arena.take(nbytes), op
         return self._layers[op.out][0]
 
-    def _layer(self, op: ops.Attention | ops.ShortConv) -> bytes:
-        """Pack the description of a layer's attention, or of its convolution, for the kernels."""
-        pages = self.pages
+    def _layer(self, op: ops.Attention | ops.ShortConv | ops.DeltaRule) -> bytes:
+        """Pack the description of a layer's attention, of its convolution or its delta rule, for the kernels."""
+        pages, per_slot = self.pages, pages_of(self._config.context_length)
+        if isinstance(op, ops.DeltaRule):
+            return StateLayer(pages.in_state("rule", op.layer) or 0, pages.state_table, per_slot).packed()
         if isinstance(op, ops.ShortConv):
-            per_slot = pages_of(self._config.context_length)
+            in_state = pages.in_state("rows", op.layer)
+            if in_state is not None:
+                return RowsLayer(in_state, kept_rows(self._graph), 1, pages.state_table, per_slot, pages=1).packed()
             place = (pages.rows(op.layer), kept_rows(self._graph), pages.part_bytes)
             return RowsLayer(*place, pages.table(op.layer), per_slot).packed()
         return AttentionLayer(
             op.num_attention_heads, op.num_key_value_heads, op.head_dim, int(self._mode),
-            pages.base(op.layer), pages.part_bytes, pages.table(op.layer), pages_of(self._config.context_length),
+            pages.base(op.layer), pages.part_bytes, pages.table(op.layer), per_slot,
             op.scale, op.softcap, op.window,
         ).packed()  # fmt: skip
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.wasm.layout import ACTIVATIONS, EXTENT, Arena, Op, OpKind, RowsLayer, real_bits
+from py_core.backends.wasm.layout import ACTIVATIONS, EXTENT, Arena, Op, OpKind, RowsLayer, StateLayer, real_bits
 from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
+from tests.backends.delta_rows import DeltaRows
 from tests.backends.wasm.kernel_memory import ROOM, few, put, read, run
 
 seeds = st.integers(0, 2**32 - 1)
@@ -112,22 +113,53 @@ def test_pieces_are_copied_and_nothing_between_them(host, pieces, words, gap, ot
     assert (got[:, size:] == SENTINEL).all()
 
 
-@given(m=rows, quads=st.integers(1, 9), taps=st.integers(2, 8), seed=seeds)
+@given(m=rows, quads=st.integers(1, 9), taps=st.integers(2, 8), gated=st.booleans(), seed=seeds)
 @few
-def test_a_convolution_equals_numpy_and_keeps_its_rows(host, m, quads, taps, seed) -> None:
+def test_a_convolution_equals_numpy_and_keeps_its_rows(host, m, quads, taps, gated, seed) -> None:
     rng, arena, width = np.random.default_rng(seed), Arena(), 4 * quads
-    drawn = ConvolvedRows.drawn(rng, m, width, taps)
+    drawn = ConvolvedRows.drawn(rng, m, width, taps, gated)
     pages = put(host, arena, np.concatenate([drawn.kept, drawn.kept]))  # whole extents
     layer = RowsLayer(pages, ROWS, EXTENT * ROWS * width * 4, put(host, arena, drawn.table), PAGES).packed()
     weight = put(host, arena, drawn.weight.reshape(quads, 4, taps).swapaxes(1, 2))
     out = room(host, arena, width)
-    arguments = (put(host, arena, drawn.x), out, width, weight, taps, put(host, arena, layer))
+    arguments = (put(host, arena, drawn.x), out, width, weight, taps, put(host, arena, layer), int(gated))
     run(host, arena, [Op(OpKind.SHORT_CONV, arguments)], state_bytes([(0, *place) for place in drawn.places]))
     expected, kept = drawn.expected()
     got = read(host, out, ROOM, width)
     np.testing.assert_allclose(got[:m], expected, rtol=1e-5, atol=1e-5)
     assert (got[m:] == SENTINEL).all()
     np.testing.assert_array_equal(read(host, pages, *kept.shape), kept)
+
+
+@given(key_heads=st.integers(1, 2), grouped=st.integers(1, 2), size=st.sampled_from([16, 48]), seed=seeds)
+@settings(few, max_examples=5)
+def test_a_delta_rule_equals_numpy_over_pages(host, key_heads, grouped, size, seed) -> None:
+    rng, arena = np.random.default_rng(seed), Arena()
+    drawn = DeltaRows.drawn(rng, key_heads, key_heads * grouped, size)
+    heads, width, expected = drawn.heads, drawn.heads * size, drawn.expected()
+    offset = 64  # of this layer in a state
+    states = [put(host, arena, bytes(offset) + state.tobytes()) for state in drawn.states]
+    table = put(host, arena, np.array(states, np.uint32)[drawn.table])
+    layer = put(host, arena, StateLayer(offset, table, PAGES).packed())
+    weights, out = (put(host, arena, drawn.rate), put(host, arena, drawn.bias)), room(host, arena, width)
+    places = [put(host, arena, np.zeros((ROOM, values.shape[2]), np.float32)) for values in (drawn.x, drawn.alpha)]
+    places.append(put(host, arena, np.zeros((ROOM, heads), np.float32)))
+    for placed in drawn.passes(rng, ROOM):
+        for address, values in zip(places, (drawn.x, drawn.alpha, drawn.beta), strict=True):
+            host.write(address, drawn.of(values, placed).tobytes())
+        op = Op(OpKind.DELTA_RULE, (*places, out, key_heads, heads, size, *weights, layer))
+        run(host, arena, [op], state_bytes([(0, *place) for place in placed]))
+        got, wanted = read(host, out, ROOM, width), drawn.of(expected, placed)
+        np.testing.assert_allclose(got[: len(placed)], wanted, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+@given(m=rows, heads=st.integers(1, 5), size=st.sampled_from([1, 6, 16]), second=st.booleans(), seed=seeds)
+@few
+def test_every_second_head_is_taken(host, m, heads, size, second, seed) -> None:
+    arena, width = Arena(), heads * size
+    x, out = np.random.default_rng(seed).standard_normal((ROOM, 2 * width)).astype(np.float32), room(host, arena, width)
+    got = made(host, arena, Op(OpKind.HALF, (put(host, arena, x), out, width, size, int(second))), out, m, width)
+    np.testing.assert_array_equal(got, reference.half(x, size, second)[:m])
 
 
 @given(m=rows, experts=st.integers(1, 40), used=st.integers(1, 8), normalized=st.booleans(), seed=seeds)

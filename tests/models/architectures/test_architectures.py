@@ -24,7 +24,7 @@ from tests.tiny.models import Variant
 LAST = 8
 """Tokens of the text that are also read one by one."""
 
-LACKING = {"qwen35": ("webgpu", "wasm")}
+LACKING = {"qwen35": ("webgpu",)}
 """Backends that refuse an architecture."""
 
 LLAMA_SHA256 = "ff2c25f4f4ea3128dbd9f1b258e613c5395ebec2a9697d8af34ce3b0a76d7540"

@@ -337,6 +337,15 @@ CONVOLUTIONS = replace(
 )  # fmt: skip
 """For tests of pages: float32, every byte a token, two layers that convolve and one with attention."""
 
+DELTA_RULES = replace(
+    QWEN35.changed(
+        "delta rules", vocab_size=ALL_BYTES, max_position_embeddings=512, rms_norm_eps=1e-5, num_hidden_layers=3,
+        layer_types=["linear_attention", "full_attention", "linear_attention"], tie_word_embeddings=True,
+    ),
+    format="F32", formats={}, embedding_spread=0.4,
+)  # fmt: skip
+"""The same with two delta rules, whose states only some pages have."""
+
 HEADS_DIFFER = replace(
     VARIANTS["gemma4"].changed(
         "heads-differ", vocab_size=ALL_BYTES, vocab_size_per_layer_input=ALL_BYTES, max_position_embeddings=512,

@@ -144,6 +144,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'wasm.no-memory-left': 'Für die Gespräche ist kein Speicher mehr frei. Schließe eines oder beginne ein neues.',
   'wasm.no-precision': 'Eine Genauigkeit {precision} gibt es nicht; wähle {precisions}.',
   'wasm.training-lost': 'Die Worker auf der CPU wurden mitten im Training neu gestartet. Stelle seinen letzten Schritt wieder her.',
+  'wasm.delta-heads': 'Dieses Modell hat Delta-Regeln von {size} Werten pro Kopf; die WASM-Kernel rechnen mit Vielfachen von 16, bis zu {most}. Wähle einen anderen Antrieb oder ein anderes Modell.',
   'wasm.heads': 'Dieses Modell hat {group} Köpfe von {size} Werten für jeden Kopf der Keys und Values; die WASM-Kernel können bis zu {most}, von bis zu {longest} Werten. Wähle einen anderen Antrieb oder ein anderes Modell.',
   'wasm.columns': '{name} ist {columns} breit; die WASM-Kernel lesen nur Vielfache von 4.',
   'wasm.expert-rows': '{name} hat Experten von {rows} Zeilen; die WASM-Kernel lesen nur Vielfache von {band}.',
