@@ -341,6 +341,7 @@ async def play(
         pytest.param("wasm", "delta rules", 20, marks=pytest.mark.all),
         ("webgpu", "llama", 3),
         ("webgpu", "convolutions", 3),
+        ("webgpu", "delta rules", 3),
     ],
     indirect=["path"],
 )

@@ -137,9 +137,12 @@ async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path) -> None
     assert (await training.accumulate(pack)).total < loss.total
 
 
-async def test_a_mixture_of_experts_is_refused(tmp_path: Path) -> None:
-    backend, graph = await opened("granitemoe", tmp_path)
-    with pytest.raises(BackendError, match="cannot train a mixture of experts yet"):
+@pytest.mark.parametrize(
+    ("name", "said"), [("granitemoe", "a mixture of experts"), ("qwen35", "a model with gated delta rules")]
+)
+async def test_models_without_gradients_are_refused(name: str, said: str, tmp_path: Path) -> None:
+    backend, graph = await opened(name, tmp_path)
+    with pytest.raises(BackendError, match=f"cannot train {said} yet"):
         await backend.open_training(parameter_layout(graph, 2, 1.0))
 
 

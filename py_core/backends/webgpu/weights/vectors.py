@@ -27,6 +27,8 @@ class Vectors:
             self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
         for conv in graph.convolutions.values():
             self._ranges[conv.weight] = [(conv.weight, 0, conv.out.width * conv.taps)]
+        for rule in graph.delta_rules.values():
+            self._ranges[rule.rate] = [(rule.rate, 0, rule.heads), (rule.bias, 0, rule.heads)]
         for op in operations:
             linears = linears_of(op)
             if any(linear.bias for linear in linears):
@@ -43,7 +45,8 @@ class Vectors:
         return self.named(op.weight)
 
     def named(self, weight: str) -> Binding:
-        """Return what `norm` returns, by the name of the norm's weights."""
+        """Return what `norm` returns, by the name of the norm's weights; for a delta rule's rates, these and its
+        biases."""
         return self._range(weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
