@@ -240,8 +240,8 @@ class PlanLowering:
         if size > self._host.adapter.max_workgroup_size:
             raise BackendError(
                 "gpu.delta-heads",
-                "This model has delta rules of {size} values a head; this GPU runs up to {most}. Choose another backend "
-                "or model.",
+                "This model has delta rules of {size} values a head; this GPU runs up to {most}. Choose another "
+                "backend or model.",
                 size=size,
                 most=self._host.adapter.max_workgroup_size,
             )
