@@ -10,7 +10,7 @@ import numpy as np
 from py_core.backends.numpy import rows as reference
 from py_core.paging.page_table import PAGE, head_state
 
-SLOTS, PAGES = 2, 2
+SLOTS, PAGES = 2, 3
 
 
 @dataclass(frozen=True)
