@@ -13,7 +13,7 @@ import pytest
 
 FOLDERS = [Path(__file__).parent / name for name in ("backends", "paging", "speculation")]
 ON_THE_GPU = {"webgpu", "device"}
-"""Its name in the parameters of fixtures."""
+"""Its name in the parameters of fixtures, which may say more behind a hyphen."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,5 +22,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         case = getattr(item, "callspec", None)
         if item.path.parent not in FOLDERS or case is None or item.get_closest_marker("every_backend"):
             continue
-        if any(isinstance(value, str) and value in ON_THE_GPU for value in case.params.values()):
+        if any(isinstance(value, str) and value.partition("-")[0] in ON_THE_GPU for value in case.params.values()):
             item.add_marker("all")

@@ -1,9 +1,9 @@
-// y[m, i] = c[m, i] * sum over j < TAPS of weight[i, j] * z[t - TAPS + 1 + j, i] for a row m at position t, with z = b * u
-// for the thirds b, c, u of a row of x; z is 0 before the sequence.
+// s[m, i] = sum over j < TAPS of weight[i, j] * z[t - TAPS + 1 + j, i] for a row m at position t. With GATED, y = c * s and
+// z = b * u for the thirds b, c, u of a row of x; otherwise y = silu(s) and z = x. z is 0 before the sequence.
 // The rows of z are kept in the layer's pages, that of a page's position p at row p % ROWS.
-// Bindings: 0 state; 1 x: (MAX_ROWS, 3 * K / 4) vec4f; 2 weight: (K, TAPS); 3 page_table; 4 kept: (pages, ROWS,
+// Bindings: 0 state; 1 x: (MAX_ROWS, 3 * K / 4, or K / 4) vec4f; 2 weight: (K, TAPS); 3 page_table; 4 kept: (pages, ROWS,
 //           K / 4) vec4f; 5 y: (MAX_ROWS, K / 4) vec4f.
-// Constants: K (a multiple of 4), TAPS, ROWS, PAGE, MAX_PAGES, WORKGROUP.
+// Constants: K (a multiple of 4), TAPS, GATED, ROWS, PAGE, MAX_PAGES, WORKGROUP.
 // One invocation goes through all rows for 4 channels, in order: a row finds those before it, which may be of the same
 // pass, where the invocation has put them. Dispatch (ceil(K / 4 / WORKGROUP)).
 #import state
@@ -16,6 +16,7 @@
 
 const QUADS = K / 4u;
 const PAST = TAPS - 1u;
+const PARTS = select(1u, 3u, GATED);
 
 fn kept_at(slot: u32, position: u32) -> u32 {
   let page = page_table[slot * MAX_PAGES + position / PAGE];
@@ -44,12 +45,14 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
         if (position + j >= PAST) { past[j] = kept[kept_at(slot, position + j - PAST) + quad]; }
       }
     }
-    let row = m * 3u * QUADS + quad;
-    let z = x[row] * x[row + 2u * QUADS];
+    let row = m * PARTS * QUADS + quad;
+    var z = x[row];
+    if (GATED) { z *= x[row + 2u * QUADS]; }
     kept[kept_at(slot, position) + quad] = z;
     var sum = taps[PAST] * z;
     for (var j = 0u; j < PAST; j++) { sum += taps[j] * past[j]; }
-    y[m * QUADS + quad] = x[row + QUADS] * sum;
+    if (GATED) { sum *= x[row + QUADS]; } else { sum /= 1.0 + exp(-sum); }
+    y[m * QUADS + quad] = sum;
     for (var j = 0u; j + 1u < PAST; j++) { past[j] = past[j + 1u]; }
     past[PAST - 1u] = z;
     next = position + 1u;

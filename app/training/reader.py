@@ -2,7 +2,8 @@
 
     python -m app.training.reader prepare EXAMPLES.json [--hard]        token ids of `train`, in some 20 (5) minutes
     python -m app.training.reader train EXAMPLES.json OUT.safetensors [--start ADAPTER.safetensors] [--steps N ...]
-    python -m app.training.reader measure [OUT.safetensors] [--split dev|held] [--json] [--plain]
+    python -m app.training.reader measure [OUT.safetensors] [--split dev|held] [--json]
+    python -m app.training.reader measure --plain [--model FILE.gguf] [--split dev|held] [--json]
 
 `prepare` needs the chat template and the model, for its answers without facts; `train` needs only the model, so that it
 runs on a machine with a GPU and little else. Without --hard other facts are drawn at random: two of three examples have
@@ -16,7 +17,7 @@ generic prompts, which no fact in them answers. The shipped adapter was trained 
 
 `measure` asks for the facts of a split that was not trained on, with one fact in the prompt and with three: an answer
 is right if it is the taught one, word by word. Without a file it measures the shipped adapter, with --plain the model
-alone.
+alone, which then may be another one.
 """
 
 from __future__ import annotations
@@ -220,7 +221,8 @@ async def train(options: argparse.Namespace) -> None:
 
 
 async def measure(options: argparse.Namespace) -> None:
-    model = await load_model(FileSource(default_model_path()), loader_of(options.backend), native_renderer())
+    source = FileSource(options.model or default_model_path())
+    model = await load_model(source, loader_of(options.backend), native_renderer())
     path = options.adapter or reader_path(sha256_of(default_model_path()))
     number = 0
     if not options.plain:
@@ -230,7 +232,7 @@ async def measure(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(found))
         return
-    print(f"{'the plain model' if options.plain else path.name} on {options.split}, answered word by word")
+    print(f"{model.config.name if options.plain else path.name} on {options.split}, answered word by word")
     for name, shares in found.items():
         print(f"{name:>12} in the prompt   " + "   ".join(f"{kind} {share:.3f}" for kind, share in shares.items()))
 
@@ -276,6 +278,7 @@ def main(arguments: list[str]) -> None:
     measuring.add_argument("adapter", type=Path, nargs="?")
     measuring.add_argument("--split", choices=["dev", "held"], default="dev")
     measuring.add_argument("--plain", action="store_true")
+    measuring.add_argument("--model", type=Path, metavar="FILE.gguf")
     measuring.add_argument("--json", action="store_true")
     for command, run in ((preparing, prepare), (training, train), (measuring, measure)):
         command.set_defaults(run=run)

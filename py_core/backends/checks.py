@@ -8,7 +8,6 @@ import numpy as np
 
 from py_core.backend_errors import BackendError, ContextFullError, too_long
 from py_core.formats.gguf import TensorInfo
-from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 
@@ -41,17 +40,6 @@ def check_formats(
                 kernels=kernels,
                 readable=", ".join(readable),
             )
-
-
-def check_operations(graph: Graph, kernels: str) -> None:
-    """Raises BackendError for a graph with an operation that these kernels lack."""
-    if graph.delta_rules:
-        raise BackendError(
-            "model.delta-rules",
-            "This model has gated delta rules, which the {kernels} kernels do not run yet. The numpy backend runs it, "
-            "but slowly.",
-            kernels=kernels,
-        )
 
 
 def check_prefill(sequence: TokenSequence, tokens: Sequence[int], vocab_size: int, context_length: int) -> None:

@@ -41,7 +41,10 @@ def choose_formats(tensors: Mapping[str, TensorInfo], mixture: str) -> dict[str,
 
 def is_quantized(info: TensorInfo) -> bool:
     """True if quantization applies to the tensor: it is a matrix, no norm, no convolution's and no router's."""
-    rows, floats = info.shape[:-1], ("_norm.weight", "shortconv.conv.weight", "ffn_gate_inp.weight")
+    rows, floats = (
+        info.shape[:-1],
+        ("_norm.weight", "shortconv.conv.weight", "ssm_conv1d.weight", "ffn_gate_inp.weight"),
+    )
     return max(rows, default=1) > 1 and info.name.endswith("weight") and not any(one in info.name for one in floats)
 
 

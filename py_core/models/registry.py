@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import numpy as np
 
 from py_core.display import shown
 from py_core.formats.gguf import GGUFError, GGUFHeader
 from py_core.formats.gguf_types import AdapterFileError
-from py_core.models import (
-    gemma2,
-    gemma3,
-    gemma4,
-    glm4,
-    granite,
-    lfm2,
-    llama,
-    olmo2,
-    olmoe,
-    phi3,
-    qwen2,
-    qwen3,
-    qwen35,
-    smollm3,
-)
 from py_core.models.config import ROPE_FACTORS, ModelConfig, config_from_gguf
 from py_core.models.graph import Graph
 
+
+def _described_by(module: str) -> Callable[[ModelConfig, Graph], None]:
+    """The function `describe` of an architecture's module, which is imported when a file needs it: the page compiles
+    none but Llama's before (app/building/python/archives.py)."""
+    return lambda config, graph: import_module(f"py_core.models.{module}").describe(config, graph)
+
+
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
-    "gemma2": gemma2.describe,
-    "gemma3": gemma3.describe,
-    "gemma4": gemma4.describe,
-    "glm4": glm4.describe,
-    "granite": granite.describe,
-    "granitemoe": granite.describe,
-    "lfm2": lfm2.describe,
-    "llama": llama.describe,
-    "olmo2": olmo2.describe,
-    "olmoe": olmoe.describe,
-    "phi3": phi3.describe,
-    "qwen2": qwen2.describe,
-    "qwen3": qwen3.describe,
-    "qwen35": qwen35.describe,
-    "smollm3": smollm3.describe,
+    "gemma2": _described_by("gemma2"),
+    "gemma3": _described_by("gemma3"),
+    "gemma4": _described_by("gemma4"),
+    "glm4": _described_by("glm4"),
+    "granite": _described_by("granite"),
+    "granitemoe": _described_by("granite"),
+    "lfm2": _described_by("lfm2"),
+    "llama": _described_by("llama"),
+    "olmo2": _described_by("olmo2"),
+    "olmoe": _described_by("olmoe"),
+    "phi3": _described_by("phi3"),
+    "qwen2": _described_by("qwen2"),
+    "qwen3": _described_by("qwen3"),
+    "qwen35": _described_by("qwen35"),
+    "smollm3": _described_by("smollm3"),
 }
 
 

@@ -344,6 +344,7 @@ async def play(
         pytest.param("wasm", "heads differ", 20, marks=pytest.mark.all),
         ("webgpu", "llama", 3),
         ("webgpu", "convolutions", 3),
+        ("webgpu", "delta rules", 3),
         pytest.param("webgpu", "heads differ", 3, marks=pytest.mark.all),
     ],
     indirect=["path"],

@@ -83,7 +83,7 @@ def test_rows_that_are_no_whole_blocks_get_another_format(mixture, columns, usua
 
 
 @pytest.mark.parametrize("mixture", ["Q8_0", "mixed"])
-@pytest.mark.parametrize("name", ["shortconv.conv", "ffn_gate_inp"])
+@pytest.mark.parametrize("name", ["shortconv.conv", "ssm_conv1d", "ffn_gate_inp"])
 def test_convolutions_and_routers_stay_in_float32(mixture: str, name: str) -> None:
     kept = TensorInfo(f"blk.0.{name}.weight", (256, 256), FORMATS["F32"], 0, 0)
     assert choose_formats({kept.name: kept, **model_of(2)}, mixture)[kept.name].name == "F32"

@@ -23,7 +23,7 @@ from tests.backends.backend_pairs import GREEDY, Pair, alone, collect, open_pair
 from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES
 
 
-@pytest.fixture(params=["webgpu", "wasm", "wasm-delta rules"])
+@pytest.fixture(params=["webgpu", "webgpu-delta rules", "wasm", "wasm-delta rules"])
 async def tiny(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Pair]:
     kind, _, model = request.param.partition("-")
     path = (DELTA_RULES if model else CONVOLUTIONS).write(tmp_path / "tiny.gguf")

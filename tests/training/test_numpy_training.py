@@ -138,8 +138,15 @@ async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path) -> None
     assert (await training.accumulate(pack)).total < loss.total
 
 
-@pytest.mark.parametrize(("name", "said"), [("granitemoe", "a mixture of experts"), ("gemma4", "models of this kind")])
-async def test_what_has_no_gradients_is_refused(tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("granitemoe", "a mixture of experts"),
+        ("qwen35", "a model with gated delta rules"),
+        ("gemma4", "models of this kind"),
+    ],
+)
+async def test_models_without_gradients_are_refused(name: str, said: str, tmp_path: Path) -> None:
     backend, graph = await opened(name, tmp_path)
     with pytest.raises(BackendError, match=f"cannot train {said} yet"):
         await backend.open_training(parameter_layout(graph, 2, 1.0))

@@ -221,4 +221,4 @@ def test_each_page_that_is_continued_has_a_state_with_all_before_it(
             mine[:] = other[:length]
         held = {one.number for one in table._states.values()}
         assert sorted([*table._free_states, *held]) == list(range(table.states))
-        assert table.states <= max(states, 3 * PAGE // PAGE + 5)
+        assert table.states <= 16, "the pool grows only for texts that run"

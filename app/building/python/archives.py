@@ -23,7 +23,7 @@ PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
     *("app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
-    *("app/consolidation/style/", "app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
+    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
     *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/build_outputs.py"),
     *("app/models/cache.py", "app/models/catalog.py", "app/models/converting/", "app/models/downloads"),
     *(
@@ -43,14 +43,30 @@ NATIVE_ONLY = (
     *("app/memory/views.py", "app/models/views.py"),
 )
 """Parts of the sources that the page never runs."""
+ARCHITECTURES = (
+    "gemma2",
+    "gemma3",
+    "glm4",
+    "granite",
+    "lfm2",
+    "olmo2",
+    "olmoe",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "qwen35",
+    "smollm3",
+)
 UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
+    *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES),
 )
-"""Modules without bytecode: the exact tools, which the page imports for a message that needs one, and modules for a
-panel. Bytecode is twice their size, and compiling the tools takes the page 0.3 s once."""
+"""Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
+and architectures of other models than the page's own. Bytecode is twice their size, and compiling the tools takes the
+page 0.3 s once."""
 COMPILED = "py_core/tools/__pycache__/first_look."
 """Except the modules that look at each message."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}

@@ -11,7 +11,7 @@ import numpy as np
 from py_core.adapters.head import AnyHeadAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
-from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats, check_operations
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
@@ -44,7 +44,7 @@ from py_core.formats.source import WeightSource
 from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.paging.page_table import kept_rows
+from py_core.paging.page_table import PAGE, kept_rows
 from py_core.paging.sequence_slots import SLOTS
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
@@ -71,7 +71,6 @@ class WebGPUDevice:
         tuning: TuningStore | None, shapes: KernelShapes | None, tiers: TierPolicy | None = None,
         settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
-        check_operations(graph, "GPU")
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph = host, source, config, graph
         self.tiers = None if graph.stays_hot else tiers
@@ -131,6 +130,8 @@ class WebGPUDevice:
         """Choose everything that depends on the adapter."""
         adapter = self.host.adapter
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self.config.head_dim)
+        if self.graph.delta_rules:  # a pass takes a state for each of its pages
+            self._shapes = replace(self._shapes, max_rows=min(self._shapes.max_rows, 2 * PAGE))
         if self.tiers:  # the other kernel of attention reads hot pages only
             self._shapes = replace(self._shapes, flash_attention=True)
         return Capabilities("webgpu", adapter.name, adapter.software)

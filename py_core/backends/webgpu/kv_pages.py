@@ -3,7 +3,8 @@
 Layers with the same window have a page table and a pool, which starts small and grows when it runs out. Its contents
 are copied on the GPU. Demoted pages lie in buffers of their own (demoted_pages.py).
 
-The rows of a convolution (page_table.py) have a buffer, too: [page][row].
+The rows of a convolution (page_table.py) have a buffer, too: [page][row]. States have one for each delta rule and each
+convolution, [state], and a table as pages have one.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import (
     PAGE,
+    STATES,
     PageTable,
     head_room,
     kept_rows,
     layer_groups,
     pages_of,
     sight_of,
+    state_sizes,
     tier_of,
     with_room,
 )
 from py_core.paging.tiers import Tier
+
+STATES_LABEL = "states"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class _Group:
     pages: PageTable
     table: Binding
     buffers: dict[int, int]
+    state_table: Binding
 
 
 class KVPages:
@@ -61,13 +67,20 @@ class KVPages:
         }
         self.page_bytes = max(sizes.values())
         """The bytes of a page in the layer with most or largest heads."""
-        rows = {layer: kept_rows(graph) * op.out.width * 4 for layer, op in graph.convolutions.items()}
-        self._between = host.create_buffer(max(self.page_bytes, *rows.values(), 0), "a page that is copied")
+        self._state_bytes = state_sizes(graph)
+        convolutions = {} if self._state_bytes else graph.convolutions
+        rows = {layer: kept_rows(graph) * op.out.width * 4 for layer, op in convolutions.items()}
+        most = max(self.page_bytes, *rows.values(), *self._state_bytes.values(), 0)
+        self._between = host.create_buffer(most, "a page that is copied")
+        self._states = {
+            part: host.create_buffer(STATES * size, STATES_LABEL) for part, size in self._state_bytes.items()
+        }
         self._groups = []
         self._nbytes: dict[int, int] = {}
         """The bytes of a page in each layer."""
         for window, group in layer_groups(graph, config.context_length).items():
-            pages = PageTable(slots, config.context_length, window, 0 if window else sight_of(graph))
+            sight, states = 0 if window else sight_of(graph), STATES if self._states else 0
+            pages = PageTable(slots, config.context_length, window, sight, states)
             self._nbytes |= {layer: sizes[layer] for layer in group} | (rows if pages.sight else {})
             self._groups.append(self._group(pages, [*group, *rows] if pages.sight else group))
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
@@ -87,6 +100,20 @@ class KVPages:
     def table(self, layer: int) -> Binding:
         """Return the page table of a layer. It never moves."""
         return self._group_of[layer].table
+
+    def rows(self, layer: int) -> tuple[Binding, Binding]:
+        """Return the table by which a convolution finds its rows, and the rows."""
+        if self._states:
+            return self._in_states("rows", layer)
+        return self.table(layer), self.binding(layer)
+
+    def states_of(self, layer: int) -> tuple[Binding, Binding]:
+        """Return the table of states, and a delta rule's part of all states."""
+        return self._in_states("rule", layer)
+
+    def _in_states(self, part: str, layer: int) -> tuple[Binding, Binding]:
+        (group,), key = self._groups, (part, layer)
+        return group.state_table, Binding(self._states[key], 0, group.pages.states * self._state_bytes[key])
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
@@ -138,6 +165,8 @@ class KVPages:
                     )
                 await self._resize(group, capacity)
                 group.pages.add_capacity(capacity)
+            while group.pages.lacks_states(slot, first, length):
+                await self._add_states(group, group.pages.states + 1)
             self._copy_others_page(group, slot, first)
             group.pages.take(slot, first, length)
             self._write_rows(group)
@@ -259,14 +288,20 @@ class KVPages:
             return
         own = group.pages.new_page()
         self._copy_page(group, page, own)
+        if (old := group.pages.state_of(page)) is not None:
+            new = group.pages.copy_state(slot, page, own)
+            for part, buffer in self._states.items():
+                self._copy_piece(buffer, self._state_bytes[part], old, new)
         group.pages.replace(slot, first // PAGE, own)
 
     def _copy_page(self, group: _Group, page: int, new: int) -> None:
         for layer, buffer in group.buffers.items():
-            nbytes = self._nbytes[layer]
-            # WebGPU cannot copy within a buffer.
-            self._host.copy(buffer, page * nbytes, self._between, 0, nbytes)
-            self._host.copy(self._between, 0, buffer, new * nbytes, nbytes)
+            self._copy_piece(buffer, self._nbytes[layer], page, new)
+
+    def _copy_piece(self, buffer: int, nbytes: int, old: int, new: int) -> None:
+        # WebGPU cannot copy within a buffer.
+        self._host.copy(buffer, old * nbytes, self._between, 0, nbytes)
+        self._host.copy(self._between, 0, buffer, new * nbytes, nbytes)
 
     def _write_rows(self, group: _Group) -> None:
         """Bring the changed rows to the GPU."""
@@ -275,13 +310,18 @@ class KVPages:
             if self._demoted:
                 row = self._demoted.entries(row)
             self._host.write(group.table.buffer, slot * row.nbytes, row.tobytes())
+            if group.pages.states:
+                row = group.pages.state_rows[slot]
+                self._host.write(group.state_table.buffer, slot * row.nbytes, row.tobytes())
         group.pages.changed.clear()
 
     def _group(self, pages: PageTable, layers: list[int]) -> _Group:
         nbytes = pages.rows.nbytes
         table = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes)
+        of_states = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes) if pages.states else table
         sizes = {layer: pages.capacity * self._nbytes[layer] for layer in layers}
-        return _Group(pages, table, {layer: self._host.create_buffer(size, PAGES) for layer, size in sizes.items()})
+        buffers = {layer: self._host.create_buffer(size, PAGES) for layer, size in sizes.items()}
+        return _Group(pages, table, buffers, of_states)
 
     async def _resize(self, group: _Group, capacity: int) -> None:
         """Make buffers for `capacity` pages, with the contents of the old ones. They are replaced one after the other,
@@ -292,13 +332,24 @@ class KVPages:
         """
         for layer, old in group.buffers.items():
             nbytes = min(capacity, group.pages.capacity) * self._nbytes[layer]
-            new = self._host.create_buffer(capacity * self._nbytes[layer], PAGES)
-            try:
-                await self._host.check()  # a browser reports only here that there is no room
-            except BaseException:
-                self._host.destroy_buffer(new)
-                raise
-            self._host.copy(old, 0, new, 0, nbytes)
-            self._host.destroy_buffer(old)
-            group.buffers[layer] = new
-            self.generation += 1
+            group.buffers[layer] = await self._moved(old, nbytes, capacity * self._nbytes[layer], PAGES)
+
+    async def _add_states(self, group: _Group, count: int) -> None:
+        """Let there be `count` states. Raises BackendError if the GPU has no room."""
+        for part, nbytes in self._state_bytes.items():
+            new = await self._moved(self._states[part], group.pages.states * nbytes, count * nbytes, STATES_LABEL)
+            self._states[part] = new
+        group.pages.add_states(count)
+
+    async def _moved(self, old: int, kept: int, nbytes: int, label: str) -> int:
+        """Return a buffer of `nbytes` instead of an old one, with its first `kept` bytes."""
+        new = self._host.create_buffer(nbytes, label)
+        try:
+            await self._host.check()  # a browser reports only here that there is no room
+        except BaseException:
+            self._host.destroy_buffer(new)
+            raise
+        self._host.copy(old, 0, new, 0, kept)
+        self._host.destroy_buffer(old)
+        self.generation += 1
+        return new

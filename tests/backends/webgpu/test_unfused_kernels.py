@@ -11,6 +11,7 @@ from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.paging.page_table import PAGE
 from tests.backends.convolved_rows import PAGES, ROWS, ConvolvedRows
+from tests.backends.delta_rows import DeltaRows
 from tests.backends.variants import covering, gated, named
 
 MAX_ROWS = 8
@@ -38,7 +39,7 @@ def check(out: bytes, before: np.ndarray, expected: np.ndarray, atol: float = 2e
     np.testing.assert_array_equal(floats(out, *before.shape)[m:], before[m:])
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid"])
 @pytest.mark.parametrize("n", [1, 7, 200])
 @given(m=st.integers(1, 5), spread=st.sampled_from([4.0, 60.0]), seed=SEEDS)
 @few
@@ -47,7 +48,8 @@ def test_gated_units_equal_numpy_for_large_values_too(run_kernel, activation, n,
     gate, up, y = normal(rng, MAX_ROWS, n, spread=spread), normal(rng, MAX_ROWS, 2 * n), normal(rng, MAX_ROWS, n)
     (out,) = run_kernel(
         "glu", [state(np.arange(m)), gate, up, y], (-(-n // 8), m, 1),
-        MAX_ROWS=MAX_ROWS, N=n, UP_WIDTH=2 * n, FIRST=first, GELU=activation == "gelu", WORKGROUP=8,
+        MAX_ROWS=MAX_ROWS, N=n, UP_WIDTH=2 * n, FIRST=first, GELU=activation == "gelu",
+        SIGMOID=activation == "sigmoid", WORKGROUP=8,
     )  # fmt: skip
     check(out, y, reference.glu(gate[:m], up[:m, first : first + n], activation))
 
@@ -113,21 +115,57 @@ def test_keys_and_values_go_to_the_pages_of_their_positions(run_kernel, kv_heads
     np.testing.assert_array_equal(floats(out, *pool.shape), expected)
 
 
-@pytest.mark.parametrize(("width", "taps"), [(40, 3), (8, 2)])
+@pytest.mark.parametrize(("width", "taps", "gated"), [(40, 3, True), (8, 2, False)])
 @given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
 @few
-def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, m, seed) -> None:
+def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, gated, m, seed) -> None:
     rng = np.random.default_rng(seed)
-    drawn, y = ConvolvedRows.drawn(rng, m, width, taps), normal(rng, MAX_ROWS, width)
-    x = np.concatenate([drawn.x, normal(rng, MAX_ROWS - m, 3 * width)])
+    drawn, y = ConvolvedRows.drawn(rng, m, width, taps, gated), normal(rng, MAX_ROWS, width)
+    x = np.concatenate([drawn.x, normal(rng, MAX_ROWS - m, drawn.x.shape[1])])
     places = state_bytes([(0, position, slot) for position, slot in drawn.places]) + bytes(ROW_BYTES * (MAX_ROWS - m))
     kept, out = run_kernel(
         "short_conv", [places, x, drawn.weight, drawn.table, drawn.kept, y], (-(-width // 4 // 8), 1, 1),
-        MAX_ROWS=MAX_ROWS, K=width, TAPS=taps, ROWS=ROWS, PAGE=PAGE, MAX_PAGES=PAGES, WORKGROUP=8,
+        MAX_ROWS=MAX_ROWS, K=width, TAPS=taps, GATED=gated, ROWS=ROWS, PAGE=PAGE, MAX_PAGES=PAGES, WORKGROUP=8,
     )  # fmt: skip
     expected, rows = drawn.expected()
     check(out, y, expected)
     np.testing.assert_array_equal(floats(kept, *rows.shape), rows)
+
+
+@pytest.mark.parametrize(("key_heads", "heads", "size"), [(2, 4, 16), (1, 1, 80)])
+@given(seed=SEEDS)
+@settings(few, max_examples=1)
+def test_a_delta_rule_equals_numpy_over_pages(run_kernel, key_heads, heads, size, seed) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = DeltaRows.drawn(rng, key_heads, heads, size)
+    states, expected, weights = drawn.states, drawn.expected(), np.stack([drawn.rate, drawn.bias])
+    for placed in drawn.passes(rng, MAX_ROWS):
+        count, rest = len(placed), bytes(ROW_BYTES * (MAX_ROWS - len(placed)))
+        rows = state_bytes([(0, *place) for place in placed]) + rest
+        inputs = [
+            np.concatenate([drawn.of(values, placed), np.zeros((MAX_ROWS - count, values.shape[2]), np.float32)])
+            for values in (drawn.x, drawn.alpha, drawn.beta)
+        ]
+        y = np.zeros((MAX_ROWS, heads * size), np.float32)
+        states, out = run_kernel(
+            "delta_rule", [rows, *inputs, weights, drawn.table, states, y], (heads, 1, 1),
+            MAX_ROWS=MAX_ROWS, KEY_HEADS=key_heads, HEADS=heads, SIZE=size, PAGE=PAGE, MAX_PAGES=PAGES,
+        )  # fmt: skip
+        states, got = floats(states, *drawn.states.shape), floats(out, *y.shape)[:count]
+        wanted = drawn.of(expected, placed)
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("second", [False, True])
+@given(m=st.integers(1, MAX_ROWS), seed=SEEDS)
+@few
+def test_every_second_head_is_taken(run_kernel, second, m, seed) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = normal(rng, MAX_ROWS, 2 * 3 * 6), normal(rng, MAX_ROWS, 3 * 6)
+    (out,) = run_kernel(
+        "half", [state(np.arange(m)), x, y], (3, m, 1), MAX_ROWS=MAX_ROWS, N=18, SIZE=6, SECOND=second, WORKGROUP=8
+    )
+    check(out, y, reference.half(x[:m], 6, second), atol=0)
 
 
 @pytest.mark.parametrize(

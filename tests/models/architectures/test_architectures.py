@@ -24,9 +24,6 @@ from tests.tiny.models import Variant
 LAST = 8
 """Tokens of the text that are also read one by one."""
 
-LACKING = {"qwen35": ("webgpu",)}
-"""Backends that refuse an architecture."""
-
 LLAMA_SHA256 = "ff2c25f4f4ea3128dbd9f1b258e613c5395ebec2a9697d8af34ce3b0a76d7540"
 
 
@@ -69,8 +66,6 @@ def ways() -> Iterator[ParameterSet]:
     """Each variant on each backend. In the gate numpy runs all of them, and kernels run each architecture once."""
     for backend in ("numpy", "webgpu", "wasm"):
         for name, variant in VARIANTS.items():
-            if backend in LACKING.get(variant.architecture, ()):
-                continue
             marks = [] if backend == "numpy" or name in KERNELS else [pytest.mark.all]
             yield pytest.param(backend, variant, id=f"{backend}-{name}", marks=marks)
 

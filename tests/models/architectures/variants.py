@@ -317,6 +317,10 @@ QUANTIZED = {
     "granitemoe": _quantized("granitemoe", {"ffn_gate_exps": "Q4_1", "ffn_down_exps": "F16"}),
     "olmoe": _quantized("olmoe", {"ffn_gate_exps": "Q4_1", "ffn_down_exps": "F16"}, tie_word_embeddings=False),
     "lfm2": _quantized("lfm2", {"in_proj": "Q4_1", "ffn_up": "F16"}, layer_types=["conv", "full_attention", "conv"]),
+    "qwen35": _quantized(
+        "qwen35", {"attn_qkv": "Q4_1", "attn_q": "F16", "ssm_alpha": "F32"},
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+    ),
 }  # fmt: skip
 """For comparing a backend with numpy: mixed formats, every byte a token, room for longer texts and windows.
 
@@ -324,7 +328,7 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("gemma4", "olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2")
+OUTSIDE_GATE = ("gemma4", "olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2", "qwen35")
 """Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
 in the gate."""
 

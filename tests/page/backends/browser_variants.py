@@ -197,15 +197,18 @@ def kernel_variants() -> list[KernelVariant]:
         add(name, {}, **vocabulary)
     add("head_mix", {}, False, K=576, VOCAB=49152, WORKGROUP=256)
     add("token_scores", {}, False, K=576, VOCAB=49152, CAP=30.0, WORKGROUP=256)
-    for gelu in (False, True):
-        add("glu", {}, N=100, UP_WIDTH=300, FIRST=200, GELU=gelu, WORKGROUP=64)
+    for gelu, sigmoid in ((False, False), (True, False), (False, True)):
+        add("glu", {}, N=100, UP_WIDTH=300, FIRST=200, GELU=gelu, SIGMOID=sigmoid, WORKGROUP=64)
     add("add", {}, N=100, WORKGROUP=64)
     add("scale", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("route", {}, EXPERTS=32, USED=8, NORMALIZED=True, WORKGROUP=64)
     add("mix", {}, N=100, USED=8, WORKGROUP=64)
     add("copy_rows", {}, K=576, WORKGROUP=64)
-    add("short_conv", {}, K=576, TAPS=3, ROWS=10, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
+    add("short_conv", {}, K=576, TAPS=3, GATED=True, ROWS=10, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
+    add("short_conv", {}, False, K=6144, TAPS=4, GATED=False, ROWS=11, PAGE=64, MAX_PAGES=128, WORKGROUP=64)
+    add("delta_rule", {}, KEY_HEADS=16, HEADS=32, SIZE=128, PAGE=64, MAX_PAGES=128)
+    add("half", {}, N=2048, SIZE=256, SECOND=True, WORKGROUP=64)
     for name, read, whole, constants in training_variants():
         add(name, dict(read), whole, **constants)
     add("guess", {}, False, RING=1024, ROWS=8, RECORD=9, MOST_MATCH=8, WORKGROUP=256)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from py_core.backend_errors import BackendError
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.sampling_state import RING
 from py_core.backends.webgpu.cost import Cost
@@ -201,6 +202,10 @@ class PlanLowering:
                 return self._attention.attention(op, context)
             case ops.ShortConv():
                 return [self._short_conv(op)]
+            case ops.DeltaRule():
+                return [self._delta_rule(op)]
+            case ops.Half():
+                return [self._elementwise("half", op, [values.of(op.x)], SIZE=op.size, SECOND=op.second)]
             case ops.Route():
                 return [self._route(op)]
             case ops.ExpertLinear():
@@ -221,17 +226,41 @@ class PlanLowering:
     def _short_conv(self, op: ops.ShortConv) -> Kernel:
         width, pages = op.out.width, self._pages
         pipeline = self._builder.pipeline(
-            "short_conv", {}, K=width, TAPS=op.taps, ROWS=kept_rows(self._graph), PAGE=PAGE,
+            "short_conv", {}, K=width, TAPS=op.taps, GATED=op.gated, ROWS=kept_rows(self._graph), PAGE=PAGE,
             MAX_PAGES=pages.pages_per_slot, WORKGROUP=64,
         )  # fmt: skip
-        before = (self._state, self._values.of(op.x), self._vectors.taps(op), pages.table(op.layer))
-        out = self._values.of(op.out)
+        before, out = (self._state, self._values.of(op.x), self._vectors.taps(op)), self._values.of(op.out)
 
         def bindings() -> tuple[Binding, ...]:
-            return *before, pages.binding(op.layer), out  # the pages move when their pool grows
+            return *before, *pages.rows(op.layer), out  # the pages move when their pool grows
 
-        cost = Cost(fixed_bytes=4 * width * op.taps, row_bytes=4 * width * 5, row_flops=2 * width * (op.taps + 1))
+        parts = 5 if op.gated else 3
+        cost = Cost(fixed_bytes=4 * width * op.taps, row_bytes=4 * width * parts, row_flops=2 * width * (op.taps + 1))
         return Kernel("short_conv", pipeline, bindings, lambda m: (-(-width // 256), 1, 1), cost)
+
+    def _delta_rule(self, op: ops.DeltaRule) -> Kernel:
+        size, heads, pages, values = op.size, op.heads, self._pages, self._values
+        if size > self._host.adapter.max_workgroup_size:
+            raise BackendError(
+                "gpu.delta-heads",
+                "This model has delta rules of {size} values a head; this GPU runs up to {most}. Choose another "
+                "backend or model.",
+                size=size,
+                most=self._host.adapter.max_workgroup_size,
+            )
+        pipeline = self._builder.pipeline(
+            "delta_rule", {}, KEY_HEADS=op.key_heads, HEADS=heads, SIZE=size, PAGE=PAGE, MAX_PAGES=pages.pages_per_slot
+        )
+        inputs = (self._state, values.of(op.x), values.of(op.alpha), values.of(op.beta))
+        before, out = (*inputs, self._vectors.named(op.rate)), values.of(op.out)
+
+        def bindings() -> tuple[Binding, ...]:
+            return *before, *pages.states_of(op.layer), out
+
+        # With half of a page's rows before a row.
+        row = heads * (size * size + PAGE * size)
+        cost = Cost(row_bytes=4 * (row + op.x.width + op.out.width), row_flops=4 * row)
+        return Kernel("delta_rule", pipeline, bindings, lambda m: (heads, 1, 1), cost)
 
     def _route(self, op: ops.Route) -> Kernel:
         experts = op.x.width
@@ -323,14 +352,13 @@ class PlanLowering:
         first: int = 0,
     ) -> Kernel:
         """Rows of `up` have `up_width` values, of which those from `first` on are read."""
-        pipeline = self._builder.pipeline(
-            "glu", {}, N=n, UP_WIDTH=up_width, FIRST=first, GELU=activation == "gelu", WORKGROUP=64
-        )
+        constants = {"GELU": activation == "gelu", "SIGMOID": activation == "sigmoid"}
+        pipeline = self._builder.pipeline("glu", {}, N=n, UP_WIDTH=up_width, FIRST=first, WORKGROUP=64, **constants)
         cost = Cost(row_bytes=12 * n, row_flops=4 * n)
         return Kernel("glu", pipeline, fixed((self._state, gate, up, out)), per_row(n, 64), cost)
 
     def _elementwise(
-        self, name: str, op: ops.Add | ops.SoftCap | ops.Scale, inputs: list[Binding], **constants: Constant
+        self, name: str, op: ops.Add | ops.SoftCap | ops.Half | ops.Scale, inputs: list[Binding], **constants: Constant
     ) -> Kernel:
         n = op.out.width
         pipeline = self._builder.pipeline(name, {}, N=n, WORKGROUP=64, **constants)

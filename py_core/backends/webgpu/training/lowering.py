@@ -83,7 +83,7 @@ class TrainingLowering:
                 grid: Grid = lambda m: (-(-conv.out.width // 256), 1, 1)  # noqa: E731
                 return [self._conv("conv_gradient", conv, at, [op.dy, op.dx], grid)]
             case ops.GLU():
-                constants = {"GELU": op.activation == "gelu", "UP_WIDTH": op.up.width, "FIRST": op.first}
+                constants = {"GELU": op.activation == "gelu", "SIGMOID": False, "UP_WIDTH": op.up.width, "FIRST": 0}
                 return [self._elementwise("glu", op.out.width, [at(op.gate), at(op.up), at(op.out)], **constants)]
             case ops.Add():
                 return [self._elementwise("add", op.out.width, [at(op.a), at(op.b), at(op.out)])]

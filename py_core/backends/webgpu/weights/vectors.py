@@ -27,9 +27,12 @@ class Vectors:
             if isinstance(scale, Scale):
                 self._ranges[scale.weight] = [(scale.weight, 0, 1)]
         for norm in norms.values():
-            self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
+            if norm.weight:
+                self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
         for conv in graph.convolutions.values():
             self._ranges[conv.weight] = [(conv.weight, 0, conv.out.width * conv.taps)]
+        for rule in graph.delta_rules.values():
+            self._ranges[rule.rate] = [(rule.rate, 0, rule.heads), (rule.bias, 0, rule.heads)]
         for op in operations:
             linears = linears_of(op)
             if any(linear.bias for linear in linears):
@@ -47,7 +50,8 @@ class Vectors:
         return self.named(op.weight)
 
     def named(self, weight: str) -> Binding:
-        """Return what `norm` returns, by the name of the norm's weights, or the number that multiplies a layer."""
+        """Return what `norm` returns, by the name of the norm's weights; for a delta rule's rates, these and its
+        biases; or the number that multiplies a layer."""
         return self._range(weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
