@@ -56,6 +56,7 @@ MAX_COUNTS = {
     "attention.value_length": MAX_HEAD_SIZE,
     "attention.sliding_window": MAX_CONTEXT,
     "rope.dimension_count": MAX_HEAD_SIZE,
+    "rope.dimension_sections": MAX_HEAD_SIZE,
     "shortconv.l_cache": MAX_CONV_TAPS,
     "ssm.conv_kernel": MAX_CONV_TAPS,
     "ssm.group_count": MAX_HEADS,
