@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ async def open_router(changes: Mapping[str, Any] | None = None, multilingual: bo
 
 async def open_runtime(
     path: Path, model: Model | None = None, base_sha256: str = "", adapters: AnswerAdapters | None = None,
-    answers_with: Collection[str] = ("background", "style"), only_one: OnlyOne | None = None,
+    uses_trained: bool = True, only_one: OnlyOne | None = None,
 ) -> Runtime:  # fmt: skip
     """path: the memory's file. model: the model that can be taught, if any, as in Learner.
 
@@ -91,7 +91,7 @@ async def open_runtime(
     learner = None
     if model is not None:
         reader = FactReader(model, base_sha256)
-        learner = Learner(model, base_sha256, adapters, answers_with, only_one, reader=reader, embedder=open_embedder)
+        learner = Learner(model, base_sha256, adapters, uses_trained, only_one, reader=reader, embedder=open_embedder)
     return await Runtime.open(
         RuntimeConfig(
             lambda: SQLiteRows.open(path), pages=lambda: open_pages(pages_path(path)), router=native_router,

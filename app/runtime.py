@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -42,7 +42,6 @@ from py_core.store.volatile import VolatileRows
 
 if TYPE_CHECKING:  # what trains is imported when it is opened: the first answer does not wait for it
     from app.consolidation.service import ConsolidationService
-    from app.consolidation.style_service import StyleService
     from app.generation.answer_adapters import AnswerAdapters
     from app.lessons.reader import FactReader
     from py_core.loading import Model
@@ -77,8 +76,8 @@ class Learner:
     """The checksum of its file, to which all that it learns belongs; "" if unknown: then nothing can be taught."""
     adapters: AnswerAdapters | None = None
     """The adapters of its answers. None: answers use lessons only, not the adapters that loops made of them."""
-    answers_with: Collection[str] = ("background", "style")
-    """The loops whose adapters the answers use."""
+    uses_trained: bool = True
+    """True if answers use what was trained in pauses."""
     only_one: OnlyOne | None = None
     """The lock among all programs that learn over this memory. None: this program learns nothing in pauses."""
     idle_seconds: float = IDLE_SECONDS
@@ -123,7 +122,6 @@ class Runtime:
         self.routing: RoutingService | None = None
         self.learning: LearningService | None = None
         self.consolidation: ConsolidationService | None = None
-        self.style: StyleService | None = None
         self.idle: IdleLearning | None = None
         self.files = FileService(
             lambda: self.memory, self._config.embedder or self.embedder, self.routing_stage, self.trouble,
@@ -236,7 +234,7 @@ class Runtime:
         self._check()
         if self.idle is not None:
             self.idle.look_again()
-        for part in (self.routing, self.learning, self.consolidation, self.style):
+        for part in (self.routing, self.learning, self.consolidation):
             if part is not None:
                 await part.refresh()
         self.changed()
@@ -280,8 +278,8 @@ class Runtime:
         await self.routing_stage.wait()
         await self._end_learning()
         state, why = await self._open_learning(learner)
-        if self.learning is not None and learner.adapters is not None:
-            await self._open_learned(self.learning, learner.adapters, learner.answers_with)
+        if self.learning is not None and learner.adapters is not None and learner.uses_trained:
+            await self._open_trained(self.learning, learner.adapters)
         self.learning_stage.end(state, why)
         self.changed()
         if learner.only_one is not None:
@@ -310,28 +308,19 @@ class Runtime:
             return State.FAILED, self.problem
         return State.READY, None
 
-    async def _open_learned(
-        self, learning: LearningService, adapters: AnswerAdapters, answers_with: Collection[str]
-    ) -> None:
-        """Let the model answer with the adapters that loops made of its lessons."""
+    async def _open_trained(self, learning: LearningService, adapters: AnswerAdapters) -> None:
+        """Let the model answer with the adapter that trainings made of its lessons."""
         from app.consolidation.service import ConsolidationService
-        from app.consolidation.style_service import StyleService
 
         try:
-            if "background" in answers_with:
-                self.consolidation = await ConsolidationService.open(learning, adapters, adapters.use_learned)
-        except Exception as error:
-            self.trouble(error)
-        try:
-            if "style" in answers_with:
-                self.style = await StyleService.open(learning, adapters.use_style)
+            self.consolidation = await ConsolidationService.open(learning, adapters, adapters.use_learned)
         except Exception as error:
             self.trouble(error)
 
     def _learn_in_pauses(self, learner: Learner, only_one: OnlyOne) -> None:
         from app.consolidation.idle_loops import idle_loops
 
-        loops = idle_loops(lambda: self.memory, self.embedder, self.learning, self.consolidation, self.style)
+        loops = idle_loops(lambda: self.memory, self.embedder, self.learning, self.consolidation)
         if self.learning is not None:
             self.learning.prepares_in_pauses = True
         hold = learner.model.engine.idle_held
@@ -343,10 +332,10 @@ class Runtime:
     async def _end_learning(self) -> None:
         if self.idle is not None:
             await self.idle.close()
-        for part in (self.style, self.consolidation, self.learning):
+        for part in (self.consolidation, self.learning):
             if part is not None:
                 part.close()
-        self.idle = self.style = self.consolidation = self.learning = None
+        self.idle = self.consolidation = self.learning = None
 
     def answering(self) -> AbstractContextManager[None]:
         """Return a context in which an answer is being generated: nothing is learned meanwhile."""

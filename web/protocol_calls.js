@@ -184,16 +184,16 @@
  */
 
 /**
- * kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's file;
- * id: its name). on: whether answers come with it now. older: a newer training took its place. facts: the questions
- * that it was learned from; count: how many texts. tests: (name, before, after), on texts that it was not learned from,
- * except for "recall".
+ * kind: "learned" (of a training; id: of its run), "reader" (comes with Sonata), "chosen" (the user's file; id: its
+ * name). on: whether answers come with it now. older: a newer training took its place. facts: the questions that it was
+ * learned from; count: how many texts. tests: (name, before, after), on texts that it was not learned from, except for
+ * "recall".
  * @typedef {object} AdapterView
  * @property {number|null} bytes
  * @property {number|null} rank
  * @property {[number, number][]} norms
  * @property {number|null} norm
- * @property {'learned'|'style'|'reader'|'chosen'} kind
+ * @property {'learned'|'reader'|'chosen'} kind
  * @property {string} id
  * @property {boolean} on
  * @property {boolean} older
@@ -362,10 +362,10 @@
 
 /**
  * A loop did something: "instant" (kind: taught, corrected, praised; text: the question), "background" (accepted,
- * scaled, refused; count: new facts), "deep" (done; count: answers), "style" (accepted, refused; count: answers).
+ * scaled, refused; count: new facts), "deep" (done; count: answers).
  * @typedef {object} LearningEvent
  * @property {number} created
- * @property {'instant'|'background'|'deep'|'style'} loop
+ * @property {'instant'|'background'|'deep'} loop
  * @property {string} kind
  * @property {number} count
  * @property {string} text

@@ -51,7 +51,7 @@ def consolidate(
         loaded = await options.load()
         try:
             adapters = AnswerAdapters(loaded.engine)
-            async with opened_runtime(home, loaded, options.model, adapters, ("background",)) as runtime:
+            async with opened_runtime(home, loaded, options.model, adapters) as runtime:
                 if runtime.consolidation is None:
                     raise ValueError(runtime.problem or "The background loop cannot be opened.")
                 with progress_bar("{task.description}") as bar:

@@ -6,7 +6,7 @@ import getpass
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -156,15 +156,15 @@ async def opened_learning(home: Path | None, model: Model, given: Path | None) -
 @asynccontextmanager
 async def opened_runtime(
     home: Path | None, model: Model, given: Path | None, adapters: AnswerAdapters | None = None,
-    answers_with: Collection[str] = ("background", "style"),
+    uses_trained: bool = True,
 ) -> AsyncIterator[Runtime]:  # fmt: skip
-    """The memory, unlocked, with the model's learned lessons. given: the value of `--model`. adapters, answers_with: as
+    """The memory, unlocked, with the model's learned lessons. given: the value of `--model`. adapters, uses_trained: as
     in Learner.
 
     Raises ValueError, with what to do, if it cannot be stored or recalled; StoreError, OSError.
     """
     path = home_memory(home)
-    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)), adapters, answers_with)
+    runtime = await open_runtime(path, model, sha256_of_model(model_path(given)), adapters, uses_trained)
     try:
         if runtime.memory_stage.state == State.LOCKED:
             await with_passphrase(runtime.unlock, f"the memory {path}")

@@ -50,7 +50,6 @@ class LoopName(StrEnum):
     instant = "instant"
     background = "background"
     reading = "reading"
-    style = "style"
 
 
 @model_options("autotune", "context")
@@ -245,8 +244,8 @@ def ask(
             if no_memory:
                 return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
-            answers_with = {LoopName.background, LoopName.style}.difference(left_out)
-            async with opened_runtime(home, loaded, options.model, adapters, answers_with) as runtime:
+            trained = LoopName.background not in left_out
+            async with opened_runtime(home, loaded, options.model, adapters, trained) as runtime:
                 learning = None if LoopName.instant in left_out else runtime.learning
                 asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters)
                 return await _ask_all(asker, asked, attached)

@@ -29,7 +29,6 @@ from app.cli.attachments import FileOption, bytes_of, unstored_runtime
 from app.cli.bench import profile_tables, speed_table
 from app.cli.bench_learning import bench_learning
 from app.cli.bench_memory import bench_memory
-from app.cli.bench_style import bench_style
 from app.cli.chats import chats_app
 from app.cli.consolidation import consolidate
 from app.cli.exact_tools import compute
@@ -231,7 +230,6 @@ app.command()(consolidate)
 app.command()(relearn)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
-bench_app.command("style")(bench_style)
 bench_app.command("memory")(bench_memory)
 
 

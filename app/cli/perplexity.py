@@ -56,9 +56,7 @@ def perplexity(
             await assistant.use_adapter(adapter_at(adapter, options.model, loaded, home))
             if not learned:
                 return facts, await _scored(loaded, texts, await assistant.adapter_number(), None)
-            runtime = await opened.enter_async_context(
-                opened_runtime(home, loaded, options.model, assistant.adapters, ("background",))
-            )
+            runtime = await opened.enter_async_context(opened_runtime(home, loaded, options.model, assistant.adapters))
             if assistant.leaves_out:
                 notes.print(assistant.leaves_out, markup=False, soft_wrap=True)
             assert runtime.learning is not None

@@ -168,7 +168,6 @@ class LearningApi:
             "background": [_background_words(runs), self._leaves_out()],
             "deep": self._deep_words(),
             "reading": [] if learning is None or learning.reads else [NO_READER],
-            "style": [] if runtime.style is None else [await runtime.style.words()],
         }
         in_pauses = [name for name in idle.names if name != "preparation"] if idle is not None else []
         loops = ["instant", "reading", *in_pauses]

@@ -12,13 +12,9 @@ from py_core.store.rows import EVERYTHING, Change
 class MemoryFollower:
     """Made stale by changes of these kinds of records, and renewed in the background."""
 
-    def __init__(
-        self, memory: Memory, kinds: frozenset[str], renew: Callable[[], Awaitable[None]],
-        changed: Callable[[Change], None] = lambda change: None,
-    ) -> None:  # fmt: skip
-        """renew: makes the data again; may raise anything, and is then called again. changed: called at once on each
-        change of these kinds of records."""
-        self._kinds, self._renew, self._changed = kinds, renew, changed
+    def __init__(self, memory: Memory, kinds: frozenset[str], renew: Callable[[], Awaitable[None]]) -> None:
+        """renew: makes the data again; may raise anything, and is then called again."""
+        self._kinds, self._renew = kinds, renew
         self.is_stale = True
         self._renewing = asyncio.Lock()
         self._refreshing: asyncio.Future[None] | None = None
@@ -46,7 +42,6 @@ class MemoryFollower:
         kinds = {kind for kind, _ in (*change.puts, *change.deletes)}
         if change.everything or change.cleared in (EVERYTHING, *self._kinds) or kinds & self._kinds:
             self.is_stale = True
-            self._changed(change)
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.ensure_future(self._follow())
 

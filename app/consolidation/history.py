@@ -23,28 +23,21 @@ DAYS = 21
 
 
 async def events(memory: Memory, base_sha256: str) -> list[LearningEvent]:
-    """The oldest first. base_sha256: of the model whose trainings and style these are. Raises
-    StoreError."""
+    """The oldest first. base_sha256: of the model whose trainings these are. Raises StoreError."""
     found = [_event("instant", one.created, one.source, 1, one.question) for one in await memory.lessons.all()]
     for run in await memory.revisions.runs(base_sha256) if base_sha256 else []:
         found.append(_event("background", run.created, run.verdict, len(run.new)))
-    loops: tuple[LoopName, ...] = ("deep", "style")
-    for loop in loops:
-        found += [_event(loop, run["created"], run["kind"], run["count"]) for run in runs_of(memory.policies, loop)]
-    found += await _before_runs_were_kept(memory, base_sha256, {one["loop"] for one in found})
+    reviews = [_event("deep", run["created"], run["kind"], run["count"]) for run in runs_of(memory.policies, "deep")]
+    found += reviews or _before_runs_were_kept(memory)
     return sorted(found, key=lambda one: one["created"])[-MOST_EVENTS:]
 
 
-async def _before_runs_were_kept(memory: Memory, base_sha256: str, known: set[LoopName]) -> list[LearningEvent]:
-    """Return the last run of the loops for which older versions kept only that."""
-    found: list[LearningEvent] = []
+def _before_runs_were_kept(memory: Memory) -> list[LearningEvent]:
+    """Return the last review of answers: older versions kept only that."""
     report, policy = last_report(memory), memory.policies.look(REPORT_POLICY)
-    if "deep" not in known and report is not None and policy is not None:
-        found.append(_event("deep", policy.changed, "done", report.trajectories))
-    style = await memory.styles.get(base_sha256) if base_sha256 and "style" not in known else None
-    if style is not None:
-        found.append(_event("style", style.created, style.verdict, len(style.sources) + len(style.held)))
-    return found
+    if report is None or policy is None:
+        return []
+    return [_event("deep", policy.changed, "done", report.trajectories)]
 
 
 def _event(loop: LoopName, created: float, kind: str, count: float, text: str = "") -> LearningEvent:

@@ -15,20 +15,17 @@ from py_core.routing.embedder import Embedder
 
 if TYPE_CHECKING:  # what trains is imported when it is opened
     from app.consolidation.service import ConsolidationService
-    from app.consolidation.style_service import StyleService
 
 LESSONS = 8
 """The number of new lessons from which a training runs: until then each is answered from its imprint."""
 ANSWERS = 30
 """The number of new answers from which the deep loop runs."""
-LIKED = 4
-"""The number of newly liked answers after which the style is learned again."""
 DEEP_SECONDS = 24 * 3600.0
 
 
 def idle_loops(
     memory: Callable[[], Memory], embedder: Callable[[], Embedder | None], learning: LearningService | None,
-    consolidation: ConsolidationService | None, style: StyleService | None,
+    consolidation: ConsolidationService | None,
 ) -> list[Loop]:  # fmt: skip
     """Return the loops in order of precedence: the first that has something to learn runs first."""
     loops = [] if learning is None else [Loop("preparation", Preparation(learning), 1, "", 0.0)]
@@ -36,6 +33,4 @@ def idle_loops(
         loops.append(Loop("background", consolidation, LESSONS, Message("idle.facts", "facts")))
     deep = DeepLoop(memory, embedder, learning)
     loops.append(Loop("deep", deep, ANSWERS, Message("idle.answers", "answers"), DEEP_SECONDS))
-    if style is not None:
-        loops.append(Loop("style", style, LIKED, Message("idle.liked-answers", "answers that you liked")))
     return loops

@@ -47,7 +47,7 @@ class IdleWork(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """name: "preparation", "background", "deep" or "style"; the policy learning.NAME switches it. enough: the number
+    """name: "preparation", "background" or "deep"; the policy learning.NAME switches it. enough: the number
     of waiting items from which it runs; `what` names them, "" if the status does not mention them. every: the least
     number of seconds from the end of a run to the next."""
 

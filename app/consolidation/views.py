@@ -14,7 +14,7 @@ from app.records.revisions import RunVerdict
 from py_core.messages import Words
 
 Opinion = Literal["good", "bad", "corrected"]
-LoopName = Literal["instant", "background", "deep", "style"]
+LoopName = Literal["instant", "background", "deep"]
 
 
 class Judged(TypedDict):
@@ -91,7 +91,7 @@ class TrainingView(TypedDict):
 
 class LearningEvent(TypedDict):
     """A loop did something: "instant" (kind: taught, corrected, praised; text: the question), "background" (accepted,
-    scaled, refused; count: new facts), "deep" (done; count: answers), "style" (accepted, refused; count: answers)."""
+    scaled, refused; count: new facts), "deep" (done; count: answers)."""
 
     created: float
     loop: LoopName

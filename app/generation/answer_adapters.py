@@ -1,5 +1,5 @@
-"""The adapters with which a model answers, for all conversations with it: what it learned in pauses, the style that the
-person likes, and both joined with the adapter that a conversation chose.
+"""The adapters with which a model answers, for all conversations with it: what it learned in pauses, and that
+joined with the adapter that a conversation chose.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ class AnswerAdapters(ResidentAdapters):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.learned: LoraAdapter | None = None
-        self.style = 0
-        """The number of the adapter at the head's input with which the model answers, 0 for none (StyleService).
-        Answers of lessons come without it. So do answers of a chosen adapter, because the style was learned from other
-        states."""
         self._opened = WeakValueDictionary[str, LoraAdapter]()
         """The adapters that conversations chose. A second conversation gets the same object, even if it had to leave
         the device."""
@@ -59,11 +55,6 @@ class AnswerAdapters(ResidentAdapters):
         for one in before:
             if one is not None:
                 await super().forget(one.name)
-
-    def use_style(self, number: int) -> None:
-        """Answer with this adapter at the head's input from the next message on, 0 for none. A running answer continues
-        without the one before."""
-        self.style = number
 
     async def forget(self, name: str) -> None:
         """Do the same as ResidentAdapters, also if the adapter is joined with what was learned."""

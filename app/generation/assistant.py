@@ -201,8 +201,7 @@ class Assistant(WithAdapters):
         self.sequence = sequence
         self._answers_with = self.adapter.name if self.adapter and not heads else ""
         engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
-        style = self.adapters.style if self.adapter is None else 0
-        engine.use_head_adapter(sequence, heads[0].number if heads else style)
+        engine.use_head_adapter(sequence, heads[0].number if heads else 0)
         async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress

@@ -31,8 +31,6 @@ async def recall(runtime: Runtime, assistant: Assistant, text: str, stop: StopTo
     try:
         if runtime.consolidation is not None:
             await runtime.consolidation.refresh()  # what it learned from may be deleted
-        if runtime.style is not None:
-            await runtime.style.refresh()
         if learning is None:
             return None
         found = await learning.recall_or_read(text)

@@ -140,11 +140,6 @@ _KNOWN: Mapping[str, _Known] = {
         Message("policy.experience.about", "Whether Sonata looks at many answers together in pauses."),
         _on,
     ),
-    "learning.style": _Known(
-        Message("policy.style.title", "Learning your style"),
-        Message("policy.style.about", "Whether the tone that you like is learned and used."),
-        _on,
-    ),
     THRESHOLD_POLICY: _Known(
         Message("policy.gate.title", "When a fact answers"),
         Message(
@@ -167,18 +162,12 @@ _KNOWN: Mapping[str, _Known] = {
         is_time=True,
         can_edit=False,
     ),
-    **{
-        RUNS_POLICY.format(loop): _Known(
-            title,
-            Message("policy.plotted.about", "The plot in Learned, Learning shows them."),
-            _nothing,
-            can_edit=False,
-        )
-        for loop, title in (
-            ("deep", Message("policy.deep-loops.title", "Reviews of all answers")),
-            ("style", Message("policy.style-trainings.title", "Trainings of your style")),
-        )
-    },
+    RUNS_POLICY.format("deep"): _Known(
+        Message("policy.deep-loops.title", "Reviews of all answers"),
+        Message("policy.plotted.about", "The plot in Learned, Learning shows them."),
+        _nothing,
+        can_edit=False,
+    ),
     LESSONS_EMBEDDER: _Known(
         Message("policy.facts-embedder.title", "The model that searches facts"),
         Message("policy.facts-embedder.about", "Names the model that made the facts' vectors."),
@@ -202,7 +191,6 @@ _KNOWN: Mapping[str, _Known] = {
         for loop, title in (
             ("background", Message("policy.last-training.title", "When the model was last trained")),
             ("deep", Message("policy.last-deep-loop.title", "When all answers were last reviewed")),
-            ("style", Message("policy.last-style.title", "When your style was last trained")),
         )
     },
 }

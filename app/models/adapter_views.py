@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.records.revisions import Run
-from app.records.styles import Style
 from py_core.adapters.lora import LoraAdapter
-from py_core.adapters.norms import layer_norms, pair_norm
+from py_core.adapters.norms import layer_norms
 
 if TYPE_CHECKING:
     from app.models.views import AdapterKind, AdapterView, Strength
@@ -36,10 +35,6 @@ async def adapter_views(runtime: Runtime, chosen: LoraAdapter | None) -> list[Ad
                 view = _learned(run, adapter, is_on, [questions[id] for id in run.lessons if id in questions])
                 view["older"] = run.revision < newest
                 found.append(view)
-    if runtime.style is not None and learning is not None:
-        style = await learning.memory.styles.get(learning.base_sha256)
-        if style is not None and style.adapter is not None:
-            found.append(_style(style, runtime.style.current is not None))
     if learning is not None and learning.reader is not None and learning.reader.is_there:
         reader = learning.reader.adapter
         view = _view("reader", "", learning.reads_now)
@@ -73,20 +68,5 @@ def _learned(run: Run, adapter: LoraAdapter, on: bool, questions: Sequence[str])
     return {
         **_view("learned", run.id, on), **_strength(adapter),
         "created": run.created, "facts": list(questions[:MOST_FACTS]), "count": len(run.lessons),
-        "tests": [(name, before, after) for name, before, after in tests if after is not None],
-    }  # fmt: skip
-
-
-def _style(style: Style, on: bool) -> AdapterView:
-    adapter, figures = style.adapter, style.figures
-    assert adapter is not None
-    tests = [
-        ("nll", figures.get("nll_before"), figures.get("nll_after")),
-        ("texts", figures.get("text_before"), figures.get("text_after")),
-    ]
-    return {
-        **_view("style", "", on),
-        "created": style.created, "rank": adapter.rank, "bytes": 2 * (adapter.a.size + adapter.b.size),
-        "norm": pair_norm(adapter.a, adapter.b), "count": len(style.sources) + len(style.held),
         "tests": [(name, before, after) for name, before, after in tests if after is not None],
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-AdapterKind = Literal["learned", "style", "reader", "chosen"]
+AdapterKind = Literal["learned", "reader", "chosen"]
 
 
 class Strength(TypedDict):
@@ -18,8 +18,8 @@ class Strength(TypedDict):
 
 
 class AdapterView(Strength):
-    """kind: "learned" (of a training; id: of its run), "style", "reader" (comes with Sonata), "chosen" (the user's
-    file; id: its name). on: whether answers come with it now. older: a newer training took its place. facts: the
+    """kind: "learned" (of a training; id: of its run), "reader" (comes with Sonata), "chosen" (the user's file; id:
+    its name). on: whether answers come with it now. older: a newer training took its place. facts: the
     questions that it was learned from; count: how many texts. tests: (name, before, after), on texts that it was not
     learned from, except for "recall"."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.records import files, lessons, policies, revisions, sessions, styles
+from app.records import files, lessons, policies, revisions, sessions
 from py_core.learning import strategies, trajectories
 from py_core.routing import patterns
 from py_core.routing.embedder import DIMENSIONS
@@ -11,6 +11,8 @@ from py_core.store.store import Store
 
 HEADS = Kind("head", retired=ALL)
 """Trainings of the router's head, by versions before 7."""
+STYLES = Kind("style", retired=ALL)
+"""How a person liked answers to sound."""
 KINDS = Kinds(
     [
         lessons.LESSONS,
@@ -23,10 +25,10 @@ KINDS = Kinds(
         strategies.STRATEGIES,
         revisions.RUNS,
         revisions.REVISION_WEIGHTS,
-        styles.STYLES,
         policies.POLICIES,
         trajectories.LOGS,
         HEADS,
+        STYLES,
     ],
     dimensions=DIMENSIONS,
 )

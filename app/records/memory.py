@@ -18,7 +18,6 @@ from app.records.lessons import Lessons
 from app.records.policies import Policies
 from app.records.revisions import Revisions
 from app.records.sessions import TURN, Sessions
-from app.records.styles import Styles
 from py_core.hnsw.hnsw_kernel import HnswKernel
 from py_core.learning.strategies import Strategies
 from py_core.learning.trajectories import Trajectories
@@ -46,7 +45,6 @@ class Memory:
         self.files = Files(store)
         self.lessons = Lessons(store)
         self.revisions = Revisions(store)
-        self.styles = Styles(store)
         self.sessions = Sessions(store, writer)
         self.conversations = ConversationList(store)
         self.text = ConversationText(store, self.conversations, self.background)

@@ -23,12 +23,10 @@ RETIRED = (
     "learning.depths",  # where traces of answers were read
     *("learning.background.router", "learning.router.last"),  # when the router's head was trained
     *(f"learning.background.{factor}/" for factor in ("rate", "divergence", "rounds", "rehearsal", "elastic")),
+    "learning.style",  # its switch, and when it was learned
 )
 """Numbers by which trainings changed the next ones have a name that ends with a slash and the model's sha256."""
 CAPACITY = 1000
-
-OFF_AT_FIRST = frozenset({"learning.style"})
-"""Switches that are off until the user turns them on."""
 
 Value = bool | int | float | str | list[float]
 _KINDS = {
@@ -100,10 +98,10 @@ class Policies:
         return self._policies.get(name)
 
     def is_on(self, name: str) -> bool:
-        """True if the feature that the policy switches is on. It is on, except for OFF_AT_FIRST, until the policy says
-        otherwise. The policy is not marked as used."""
+        """True if the feature that the policy switches is on, as it is until the policy says otherwise. The policy is
+        not marked as used."""
         policy = self._policies.get(name)
-        return name not in OFF_AT_FIRST if policy is None else policy.value is not False
+        return policy is None or policy.value is not False
 
     def all(self) -> list[Policy]:
         """All policies, the most recently used first."""

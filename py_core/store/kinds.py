@@ -9,32 +9,21 @@ A new field of a kind needs a migration, so that older records get it; so does a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from py_core.messages import Message
 from py_core.store import field_checks as checks
 from py_core.store.field_checks import Check
 from py_core.store.records import Record
 from py_core.store.rows import Key
-from py_core.store.transaction import Transaction
 
 Migration = Callable[[Record, Record | None], Record | None]
 """Gets a record, and the record of the same id of the kind's `partner` if there is one. Returns the record in the form
 of the next version; None drops it."""
 
 
-class Queries(Protocol):
-    """The part of a store that `Kind.on_delete` uses."""
-
-    async def query(self, kind: str) -> list[Record]:
-        """Return all records of a kind."""
-        ...
-
-
-OnDelete = Callable[[Queries, Transaction], Awaitable[list[Key]]]
-"""Returns the keys of records that are deleted together with what a transaction deletes."""
 ALL = ("",)
 """For `Kind.retired`: each record of the kind."""
 
@@ -66,7 +55,6 @@ class Kind:
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     partner: str = ""
     retired: tuple[str, ...] = ()
-    on_delete: OnDelete | None = None
 
     def noun(self, count: int) -> Message:
         """The noun that follows a number."""
@@ -147,11 +135,6 @@ class Kinds:
     def is_retired(self, key: Key) -> bool:
         kind, id = key
         return id.startswith(self[kind].retired)
-
-    async def deleted_with(self, store: Queries, transaction: Transaction) -> list[Key]:
-        """The keys of records that are deleted together with what a transaction deletes (Kind.on_delete)."""
-        hooks = [kind.on_delete for kind in self if kind.on_delete]
-        return [key for hook in hooks for key in await hook(store, transaction)]
 
 
 ANY = Kinds(others=True)

@@ -442,7 +442,7 @@ class Store:
             for record in stamped:
                 if (problem := self.kinds.problem_of(record)) is not None:
                     raise StoreError("record", "memory.unfit-record", "{why}", why=problem)
-            gone = (*transaction.deletes, *await self.kinds.deleted_with(self, transaction))
+            gone = tuple(transaction.deletes)
             batch = Batch(
                 puts=await encode_records(stamped, self._lock, self.kinds),
                 deletes=(*gone, *await blobs_with(self._rows, transaction, self.kinds)),

@@ -263,19 +263,6 @@ def test_the_benchmark_tells_and_plots_what_is_recalled_and_reads_no_memory(
         assert f">{words}</text>" in svg
 
 
-@pytest.mark.all
-def test_the_benchmark_of_styles_tells_what_was_learned_of_one(tiny: list[str]) -> None:
-    words = ["bench", "style", "--style", "lists", "--limit", "1", *tiny[:2], "--backend", "wasm"]
-    report = json.loads(printed(sonata(*words, "--json")))
-    (found,) = report["styles"].values()
-    assert (report["prompts"], found["wanted"], found["figures"]["answers"]) == (1, 1.0, 30.0)
-    if found["verdict"] == "refused":
-        assert found["unseen_nll"][0] == found["unseen_nll"][1], "what is left out changes nothing"
-    else:
-        assert found["unseen_nll"][0] > found["unseen_nll"][1]
-    assert_sentence(sonata("bench", "style", "--style", "loud", *tiny[:2]), "no style loud")
-
-
 # ---- consolidation into the model ----
 
 

@@ -96,7 +96,7 @@ def test_every_kind_of_record_is_counted_and_has_words(home: Path) -> None:
 
 
 def test_policies_are_told_in_words_and_reset(home: Path) -> None:
-    names = {"deep": "learning.gate.threshold", "user": "learning.style"}
+    names = {"deep": "learning.gate.threshold", "user": "learning.deep"}
 
     async def learn() -> None:
         async with opened_memory(home) as memory:

@@ -192,7 +192,7 @@ async def test_what_learns_in_pauses_is_paused_goes_on_and_runs_when_it_is_asked
         await api.pause()
     loops = [
         loop
-        for loop in idle_loops(lambda: runtime.memory, runtime.embedder, runtime.learning, None, runtime.style)
+        for loop in idle_loops(lambda: runtime.memory, runtime.embedder, runtime.learning, None)
         if loop.name == "deep"
     ]
     runtime.idle = IdleLearning(

@@ -16,7 +16,6 @@ from app.records.lessons import Lesson
 from app.records.memory import Memory
 from app.records.revisions import Run
 from app.records.sessions import Turn
-from app.records.styles import Style
 from py_core.learning.strategies import Strategy
 from py_core.learning.trajectories import Trajectory
 from py_core.routing.embedder import DIMENSIONS
@@ -46,12 +45,11 @@ async def good_rows() -> list[Row]:
     route = {"why": "clear", "confidence": 0.9, "patterns": ["user-1"]}
     memory.trajectories.record(Trajectory("a1", "How many sheep?", "Seven.", session.id, route=route, vector=VECTOR))
     await memory.revisions.keep(Run("0" * 64, "accepted", "It gives all answers.", lessons=("l1",)), b"numbers")
-    await memory.styles.keep(Style("0" * 64, "refused", "It helps with too few answers.", figures={"answers": 7.0}))
     file = await memory.files.keep(StoredFile(session.id, "sheep.txt", "text/plain", 13, "Seven sheep.\n"))
     await memory.files.keep_passages(file, [(0, Passage(0, 13, "line 1", "minilm", VECTOR))])
     await memory.writer.flush()
     found = {row.kind: replace(row, fields=()) for row in await rows.scan(None, None, 100)}
-    kinds = "pattern session turn policy lesson trajectory strategy consolidation weights style file passage"
+    kinds = "pattern session turn policy lesson trajectory strategy consolidation weights file passage"
     return [found[kind] for kind in kinds.split()]
 
 

@@ -16,7 +16,6 @@ from app.records.kinds import KINDS
 from app.records.lessons import Lesson
 from app.records.memory import Memory
 from app.records.revisions import Run
-from app.records.styles import Style
 from py_core.learning.trajectories import Trajectory
 from py_core.store.store import Store
 from py_core.store.volatile import VolatileRows
@@ -43,20 +42,18 @@ async def test_each_loop_tells_what_it_did_the_oldest_first(memory: Memory) -> N
     await memory.revisions.keep(Run(BASE, "scaled", "It is smaller.", new=("a", "b")), None)
     await memory.revisions.keep(Run("11" * 32, "accepted", "Of another model."), None)
     await note_run(memory.policies, "deep", 5.0, "done", 30)
-    await note_run(memory.policies, "style", 7.0, "refused", 12)
     found = await told(memory)
-    assert found[:3] == [("deep", "done", 30), ("style", "refused", 12), ("instant", "corrected", 1)]
-    assert found[3:] == [("background", "scaled", 2)]
-    assert (await events(memory, BASE))[2]["text"] == "How many sheep?"
-    assert {loop for loop, _, _ in await told(memory, "")} == {"deep", "style", "instant"}
+    assert found[:2] == [("deep", "done", 30), ("instant", "corrected", 1)]
+    assert found[2:] == [("background", "scaled", 2)]
+    assert (await events(memory, BASE))[1]["text"] == "How many sheep?"
+    assert {loop for loop, _, _ in await told(memory, "")} == {"deep", "instant"}
 
 
 async def test_the_last_run_of_a_version_that_kept_no_list_is_told(memory: Memory) -> None:
     await memory.policies.set(REPORT_POLICY, json.dumps(asdict(REPORT)), confidence=1.0, source="deep")
-    await memory.styles.keep(Style(BASE, "accepted", "It helps.", created=3.0))
-    assert await told(memory) == [("style", "accepted", 0), ("deep", "done", 8)]
+    assert await told(memory) == [("deep", "done", 8)]
     await note_run(memory.policies, "deep", 9e9, "done", 9)
-    assert await told(memory) == [("style", "accepted", 0), ("deep", "done", 9)]
+    assert await told(memory) == [("deep", "done", 9)]
 
 
 async def test_runs_that_cannot_be_read_are_left_out_and_the_list_stays_short(memory: Memory) -> None:

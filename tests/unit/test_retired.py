@@ -29,9 +29,14 @@ async def test_a_memory_and_an_export_with_retired_data_keep_everything_else() -
     kept = [policy("learning.background"), policy("learning.background.last"), policy("learning.deep.last")]
     trained = [Record("head", id, {**HEAD, "data": data}) for id, data in (("one", HEAD["data"]), ("two", ""))]
     noted = [policy("learning.background.router"), policy("learning.router.last"), policy("learning.depths")]
+    liked = {"base_sha256": "0" * 64, "verdict": "accepted", "why": "It helps.", "weights": "1 bnVt"}
+    styled = [
+        Record("style", "0" * 16, liked),
+        *map(policy, ("learning.style", "learning.style.runs", "learning.style.last")),
+    ]
     factors = ("divergence", "elastic", "rate", "rehearsal", "rounds")
     tuned = [policy(f"learning.background.{name}/{'0' * 16}") for name in factors]
-    await old.put_many([*kept, *trained, *noted, *tuned])
+    await old.put_many([*kept, *trained, *noted, *tuned, *styled])
     exported = await export(old)
 
     memory = await Memory.open(await Store.open(rows, kinds=KINDS))

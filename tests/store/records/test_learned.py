@@ -15,6 +15,7 @@ from app.records.sessions import Sessions, Turn
 from py_core.hnsw.vector_index import VectorIndex
 from py_core.routing.patterns import Pattern, Patterns
 from py_core.store.errors import StoreError
+from py_core.store.kinds import ANY
 from py_core.store.records import Record
 from py_core.store.store import Store
 from py_core.store.vectors import VectorSearch
@@ -228,3 +229,22 @@ async def test_turns_added_in_two_tabs_at_once_are_all_kept(store: Store) -> Non
     session = await sessions.start()
     await asyncio.gather(*(sessions.add_turns(session.id, Turn("user", str(n))) for n in range(8)))
     assert sorted(turn.content for turn in await sessions.path(session.id)) == [str(n) for n in range(8)]
+
+
+async def test_a_style_that_an_older_version_learned_is_gone_once_a_memory_opens(lasting: Place) -> None:
+    old = await lasting.open(kinds=ANY)
+    liked = {
+        "base_sha256": "0" * 64,
+        "verdict": "accepted",
+        "why": "It helps.",
+        "sources": ["lesson:l1"],
+        "weights": "1 A",
+    }
+    on = {"value": True, "confidence": 1.0, "source": "user", "last_used": 1.0, "observations": 0, "changed": 1.0}
+    await old.put_many(
+        [Record("style", "0" * 16, liked), *(Record("policy", id, on) for id in ("learning.style", "x"))]
+    )
+    await old.close()
+    store = await lasting.open(kinds=KINDS)
+    assert [(record.kind, record.id) async for record in store.scan()] == [("policy", "x")]
+    assert (await store.keys_starting_with("style", ""), store.unreadable, store.suspicion) == ([], set(), None)

@@ -88,7 +88,6 @@ export const kinds = {
   policy: { one: 'Regel', other: 'Regeln' },
   session: { one: 'Gespräch', other: 'Gespräche' },
   strategy: { one: 'Strategie', other: 'Strategien' },
-  style: { one: 'gelernter Stil', other: 'gelernte Stile' },
   trajectory: { one: 'aufgezeichnete Antwort', other: 'aufgezeichnete Antworten' },
   turn: { one: 'Nachricht', other: 'Nachrichten' },
   weights: { one: 'Teil eines gelernten Adapters', other: 'Teile gelernter Adapter' },

@@ -11,8 +11,6 @@ export const loops = {
   reading: 'Durch Lesen',
   readingAbout: 'Wenn Sonata nicht sicher ist, dass du nach etwas Beigebrachtem fragst, liest das Modell erst bis zu drei solche Tatsachen. Es antwortet mit einer davon oder so, als hätte es sie nicht gelesen.',
   seeLearned: 'Was jede Art bewirkt hat',
-  style: 'Dein Stil',
-  styleAbout: 'In Pausen verschieben Antworten, die du berichtigt oder gut gefunden hast, den Stil aller Antworten ein wenig. Tatsachen speichert das nicht. Ein Viertel davon dient nur zur Prüfung: Der Stil wird benutzt, wenn er sie wahrscheinlicher macht und andere Texte bleiben, wie sie sind.',
   switches: 'Ein- oder ausschalten',
   when: 'Eine Pause ist, wenn du zehn Sekunden nichts getippt hast und kein Tab antwortet. Ohne Ladegerät endet sie bei weniger als 30 % Akku.',
 };

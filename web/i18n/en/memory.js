@@ -88,7 +88,6 @@ export const kinds = {
   policy: { one: 'policy', other: 'policies' },
   session: { one: 'conversation', other: 'conversations' },
   strategy: { one: 'strategy', other: 'strategies' },
-  style: { one: 'learned style', other: 'learned styles' },
   trajectory: { one: 'recorded answer', other: 'recorded answers' },
   turn: { one: 'message', other: 'messages' },
   weights: { one: 'part of a learned adapter', other: 'parts of learned adapters' },

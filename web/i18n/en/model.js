@@ -11,8 +11,6 @@ export const loops = {
   reading: 'By reading',
   readingAbout: 'If Sonata is not sure that you ask for something you taught, the model first reads up to three such facts. It answers with one of them, or as if it had not read them.',
   seeLearned: 'What each of them did',
-  style: 'Your style',
-  styleAbout: 'In pauses, answers that you corrected or liked change the style of all answers a little. No facts are stored. A quarter of these answers is only used as a test: the style is used if it makes them likelier and leaves other texts as they are.',
   switches: 'Switch it on or off',
   when: 'A pause is when you have not typed for ten seconds and no tab is answering. Without a charger it ends below 30% of the battery.',
 };

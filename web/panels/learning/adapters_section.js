@@ -78,7 +78,6 @@ export class AdaptersSection {
           : html`<span class="adapter-state">${t(older ? 'adapters.older' : on ? 'adapters.on' : 'adapters.off')}</span>`}</div>
         ${known.length ? html`<p class="adapter-facts">${known.join(' · ')}</p>` : nothing}
         ${kind === 'reader' && norm === null ? html`<p class="panel-lead">${t('adapters.notRead')}</p>` : nothing}
-        ${kind === 'style' ? html`<p class="panel-lead">${t('adapters.answers', { count })}</p>` : nothing}
         ${facts.length ? factsOf(facts, count) : nothing}
         ${tests.length ? testsOf(tests) : nothing}
         ${this.#figures.get(keyOf(adapter))?.element ?? nothing}

@@ -8,7 +8,7 @@ import { themeColour } from '../../shell/theme.js';
 
 /** @typedef {import('../../protocol_calls.js').LearningEvent} LearningEvent */
 
-const LOOPS = ['instant', 'background', 'deep', 'style']; // from the top down
+const LOOPS = ['instant', 'background', 'deep']; // from the top down
 const LEAST_SECONDS = 3600; // that the line spans
 
 export class TimelineFigure {
