@@ -60,6 +60,7 @@ MAX_COUNTS = {
     "rope.dimension_count": MAX_HEAD_SIZE,
     "rope.dimension_count_swa": MAX_HEAD_SIZE,
     "embedding_length_per_layer_input": MAX_HIDDEN,
+    "rope.dimension_sections": MAX_HEAD_SIZE,
     "shortconv.l_cache": MAX_CONV_TAPS,
     "ssm.conv_kernel": MAX_CONV_TAPS,
     "ssm.group_count": MAX_HEADS,

@@ -12,7 +12,7 @@ from py_core.display import shown
 from py_core.limits import MAX_ADAPTER_RANK
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
-from py_core.models.transformers_names import PERMUTED
+from py_core.models.transformers_names import PERMUTED, delta_order
 
 QKV = ("attn_q", "attn_k", "attn_v")
 
@@ -37,6 +37,7 @@ class AdapterLayout:
     def __init__(self, config: ModelConfig, graph: Graph) -> None:
         self.architecture = config.architecture
         self.layers = config.num_hidden_layers
+        self._delta = config.key_heads, config.value_heads, config.state_size
         self._rows = {tensor: graph.weights[tensor][0] for tensor in graph.linear_weights}
         self.places: dict[str, Place] = {}
         self.whole: dict[str, Place] = {}
@@ -46,7 +47,8 @@ class AdapterLayout:
             rows, columns = graph.weights[tensor]
             block, dot, part = tensor.removesuffix(".weight").rpartition(".")
             parts = {part: rows}
-            if part == "attn_qkv" and config.architecture != "phi3":  # phi3 has one matrix in `transformers`, too
+            # phi3 has one matrix in `transformers`, too; qwen35 has one for its delta rules
+            if part == "attn_qkv" and config.architecture not in ("phi3", "qwen35"):
                 widths = (config.num_attention_heads, *[config.num_key_value_heads] * 2)
                 parts = {one: width * config.head_dim for one, width in zip(QKV, widths, strict=True)}
             if len(parts) > 1:
@@ -56,6 +58,10 @@ class AdapterLayout:
                 turned = heads.get(one, 0) if config.architecture in PERMUTED else 0
                 self.places[f"{block}{dot}{one}"] = Place(tensor, first, height, columns, turned)
                 first += height
+
+    def order(self, module: str) -> np.ndarray | None:
+        """The rows of a delta rule's matrix (the columns of "ssm_out") in the order of the file (`delta_order`)."""
+        return delta_order(module.rpartition(".")[2], *self._delta)
 
     def place(self, module: str) -> Place:
         return self.places[module] if module in self.places else self.whole[module]

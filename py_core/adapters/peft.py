@@ -158,7 +158,10 @@ def read_pairs(
                 )
         rows = finite(f"{theirs}.lora_B", b.array())
         rows = neighbours_rotate(rows, place.heads) if place.heads else rows
-        pairs[module] = LoraPair(finite(f"{theirs}.lora_A", a.array()), rows, alphas.scale(theirs, a.shape[0]))
+        columns = finite(f"{theirs}.lora_A", a.array())
+        if (order := layout.order(module)) is not None:
+            columns, rows = _ordered(module, columns, rows, order)
+        pairs[module] = LoraPair(columns, rows, alphas.scale(theirs, a.shape[0]))
     return layout.join(pairs)
 
 
@@ -174,12 +177,20 @@ def write_pairs(
     for module, pair in layout.split(pairs).items():
         place, theirs = layout.places[module], transformers_module(module, layout.architecture)
         rows = halves_rotate(pair.b, place.heads) if place.heads else pair.b
-        for half, values in (("A", pair.a), ("B", rows)):
+        columns = pair.a
+        if (order := layout.order(module)) is not None:
+            columns, rows = _ordered(module, columns, rows, np.argsort(order))
+        for half, values in (("A", columns), ("B", rows)):
             name = f"{_PREFIX}{theirs}.lora_{half}.weight"
             arrays[name] = finite(name, values)
         _check_scale(pair.scale)
         settings[theirs] = pair.rank, _whole(pair.scale * pair.rank)
     return arrays, _config(settings, layout, base_model)
+
+
+def _ordered(module: str, a: np.ndarray, b: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of a delta rule's last matrix in this order, or the rows of another one."""
+    return (np.ascontiguousarray(a[:, order]), b) if module.endswith("ssm_out") else (a, b[order])
 
 
 def _config(settings: Mapping[str, tuple[int, float]], layout: AdapterLayout, base_model: str) -> dict[str, Any]:

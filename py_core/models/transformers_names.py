@@ -63,8 +63,16 @@ _LFM2 = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.w2": "ffn_down",
 }
-_QWEN35 = {"post_attention_layernorm": "post_attention_norm"}
-"""Delta rules are left out: their heads have another order in files."""
+_QWEN35 = {
+    "post_attention_layernorm": "post_attention_norm",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
 _BLOCKS = {
     "lfm2": _ATTENTION | _LFM2,
     "llama": _LLAMA,
@@ -86,8 +94,10 @@ _BLOCKS = {
 
 _BACK = {architecture: {theirs: name for name, theirs in block.items()} for architecture, block in _BLOCKS.items()}
 _OUTSIDE_BACK = {theirs: name for name, theirs in _OUTSIDE.items()}
-_MODULE = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.([a-z_.]+[123]?)")
-_FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_.]+)")
+_MODULE = re.compile(r"model\.layers\.(0|[1-9][0-9]{0,5})\.([a-z_.]+[123]?d?)")
+_FILE_MODULE = re.compile(r"blk\.(0|[1-9][0-9]{0,5})\.([a-z_.]+1?d?)")
+_OF_HEADS = ("attn_qkv", "attn_gate", "ssm_out", "ssm_conv1d")
+_OF_HEAD_NUMBERS = ("ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt")
 
 
 def file_module(module: str, architecture: str, layers: int) -> str | None:
@@ -125,3 +135,17 @@ def halves_rotate(rows: np.ndarray, heads: int) -> np.ndarray:
     """The inverse of `neighbours_rotate`."""
     pairs = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def delta_order(part: str, keys: int, heads: int, size: int) -> np.ndarray | None:
+    """The rows of a delta rule's tensor (the columns of "ssm_out") in the order of a file; None if it is the same.
+
+    In `transformers` the heads of v that read one head of k lie together. A file has the first of each, then the
+    seconds. `keys` and `heads` are the numbers of heads of k and of v, `size` their values.
+    """
+    if heads == keys or part not in (*_OF_HEADS, *_OF_HEAD_NUMBERS):
+        return None
+    width = size if part in _OF_HEADS else 1
+    first = 2 * keys * size if part in ("attn_qkv", "ssm_conv1d") else 0
+    order = np.arange(heads * width).reshape(keys, heads // keys, width).swapaxes(0, 1).reshape(-1)
+    return np.concatenate([np.arange(first), first + order])

@@ -79,6 +79,14 @@ def mistakes(case: Case, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
         yield "one scale for all", said(model, case)
         for name, layer in layers.items():
             layer.scaling["default"] = scales[name]
+    if case.variant.architecture == "qwen35":
+        for name, layer in layers.items():
+            if name.endswith("in_proj_z"):
+                rows = layer.lora_B["default"].weight
+                grouped = rows.data.reshape(case.variant.config["linear_num_key_heads"], 2, -1, rows.shape[1])
+                rows.data = grouped.transpose(0, 1).reshape(rows.shape)
+        yield "heads of v in the order of the file", said(model, case)
+        return
     heads = {"q_proj": case.variant.config["num_attention_heads"], "k_proj": case.variant.config["num_key_value_heads"]}
     turned = [(layer.lora_B["default"].weight, heads[part]) for name, layer in layers.items()
               if (part := name.rpartition(".")[2]) in heads]  # fmt: skip

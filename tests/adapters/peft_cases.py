@@ -51,6 +51,7 @@ CASES = {
         _case("olmoe", target_modules=["q_proj", "v_proj"]),
         _case("glm4", target_modules=["q_proj", "v_proj", "gate_up_proj", "down_proj"]),
         _case("lfm2", target_modules=["in_proj", "out_proj", "q_proj", "w1", "w2"]),
+        _case("qwen35", target_modules=["in_proj_qkv", "in_proj_z", "in_proj_a", "out_proj", "q_proj", "up_proj"]),
         _case("smollm3", layers_to_transform=[0, 3, 7]),
     ]
 }

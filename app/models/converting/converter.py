@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,12 @@ from py_core.display import shown
 from py_core.formats.gguf_writer import StoredTensor
 from py_core.formats.quantization import FORMATS
 from py_core.formats.safetensors import StoredArray
-from py_core.models.transformers_names import PERMUTED, file_module, neighbours_rotate
+from py_core.models.transformers_names import PERMUTED, delta_order, file_module, neighbours_rotate
 
 _FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
-_CONVOLUTION = ".shortconv.conv.weight"
-_IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.")
+_CONVOLUTIONS = (".shortconv.conv.weight", ".ssm_conv1d.weight")
+_IGNORED = (".rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "model.visual.", "mtp.")
+_OF_DELTA_RULES = {"A_log": "ssm_a", "dt_bias": "ssm_dt.bias"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
     weights = _named(read_weights(folder), config, architecture)
     if "token_embd.weight" not in weights:
         raise ConvertError(f"The safetensors files in {folder} have no embedding: download the folder again.")
-    heads = keys[f"{architecture}.attention.head_count"], keys[f"{architecture}.attention.head_count_kv"]
+    names = ["attention.head_count", "attention.head_count_kv"]
+    names += ["ssm.group_count", "ssm.time_step_rank", "ssm.state_size"] if architecture == "qwen35" else []
+    heads = [keys[f"{architecture}.{name}"] for name in names]
     total, done = sum(math.prod(one.shape) for one in weights.values()), 0
 
     def count(numbers: int) -> None:
@@ -101,6 +104,10 @@ def _named(stored: Mapping[str, StoredArray], config: Mapping[str, Any], archite
         if any(part in given for part in _IGNORED):
             continue
         given_module, _, kind = given.rpartition(".")
+        if kind in _OF_DELTA_RULES:  # parameters of the rule itself, beside its modules
+            norm = file_module(f"{given_module}.norm", architecture, config["num_hidden_layers"])
+            weights[f"{(norm or '').removesuffix('ssm_norm')}{_OF_DELTA_RULES[kind]}"] = array
+            continue
         module = file_module(given_module, architecture, config["num_hidden_layers"])
         if tied and (module, kind) == ("output", "weight"):
             continue
@@ -126,11 +133,11 @@ def _place(name: str) -> tuple[int, int]:
 
 def _shape(name: str, array: StoredArray) -> tuple[int, ...]:
     """A convolution is stored with one input for each channel, which a file leaves out."""
-    return (array.shape[0], array.shape[-1]) if name.endswith(_CONVOLUTION) else array.shape
+    return (array.shape[0], array.shape[-1]) if name.endswith(_CONVOLUTIONS) else array.shape
 
 
 def _format(name: str, array: StoredArray) -> str:
-    return "F32" if len(array.shape) < 2 or name.endswith(("_norm.weight", _CONVOLUTION)) else array.dtype
+    return "F32" if len(array.shape) < 2 or name.endswith(("_norm.weight", *_CONVOLUTIONS)) else array.dtype
 
 
 def _one(data: bytes) -> list[bytes]:
@@ -138,13 +145,20 @@ def _one(data: bytes) -> list[bytes]:
 
 
 def _pieces(
-    name: str, array: StoredArray, architecture: str, heads: tuple[int, int], count: Callable[[int], None]
+    name: str, array: StoredArray, architecture: str, heads: Sequence[int], count: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """A tensor's bytes as the file stores them."""
+    """A tensor's bytes as the file stores them. heads: of q and of k; for delta rules also of k, of v, and their
+    size."""
     values = array.raw() if _format(name, array) == array.dtype else np.asarray(array.array(), np.float32)
-    if architecture.startswith("gemma") and name.endswith("_norm.weight"):
+    from_one = architecture.startswith("gemma") or (architecture == "qwen35" and "ssm_norm" not in name)
+    if from_one and name.endswith("_norm.weight"):
         values = np.asarray(array.array(), np.float32) + np.float32(1)
     if architecture in PERMUTED and (part := name.split(".")[-2]) in ("attn_q", "attn_k"):
         values = neighbours_rotate(values, heads[part == "attn_k"])
+    if architecture == "qwen35" and name.startswith("blk."):
+        part = name.split(".")[2]
+        if (order := delta_order(part, *heads[2:])) is not None:
+            values = values[:, order] if part == "ssm_out" else values[order]
+        values = -np.exp(values.astype(np.float64)).astype(np.float32) if part == "ssm_a" else values
     yield np.ascontiguousarray(values).tobytes()
     count(values.size)

@@ -27,6 +27,8 @@ ARCHITECTURES = {
     "Olmo2ForCausalLM": "olmo2",
     "GraniteForCausalLM": "granite",
     "Lfm2ForCausalLM": "lfm2",
+    "Qwen3_5ForCausalLM": "qwen35",
+    "Qwen3_5ForConditionalGeneration": "qwen35",
 }
 """GGUF's names of the architectures that can be converted."""
 
@@ -80,6 +82,8 @@ def settings(config: Config, architecture: str) -> dict[str, Any]:
         if key not in found:
             raise ConvertError(f"config.json does not say {key}: download it again.")
     for key, value in found.items():
+        if isinstance(value, np.ndarray) and value.dtype == bool:
+            continue
         of_layers = isinstance(value, np.ndarray)
         least = 0 if of_layers or key == "attention.sliding_window" else 1
         counts = value.tolist() if isinstance(value, np.ndarray) else [value]
@@ -118,6 +122,8 @@ def _common(config: Config, architecture: str) -> dict[str, Any]:
         values |= _gemma3(config, rope)
     if architecture == "lfm2":
         values |= _lfm2(config)
+    if architecture == "qwen35":
+        values |= _qwen35(config, rope)
     return values
 
 
@@ -205,6 +211,26 @@ def _lfm2(config: Config) -> dict[str, Any]:
         "feed_forward_length": width,
         "shortconv.l_cache": config["conv_L_cache"],
         "vocab_size": config["vocab_size"],
+    }
+
+
+def _qwen35(config: Config, rope: Mapping[str, Any]) -> dict[str, Any]:
+    layers, every = range(config["num_hidden_layers"]), config.get("full_attention_interval") or 4
+    usual = ["linear_attention" if (layer + 1) % every else "full_attention" for layer in layers]
+    recurrent = [kind == "linear_attention" for kind in config.get("layer_types") or usual]
+    sections = [*(rope.get("mrope_section") or (11, 11, 10)), 0]
+    if config["linear_key_head_dim"] != config["linear_value_head_dim"]:
+        raise ConvertError("The heads of k and v of this qwen35 model differ in size, which no file can say.")
+    return {
+        "rope.dimension_sections": np.array(sections[:4], np.int32),
+        "rope.dimension_count": int(head_size(config) * rope.get("partial_rotary_factor", 0.25)),
+        "ssm.conv_kernel": config["linear_conv_kernel_dim"],
+        "ssm.state_size": config["linear_key_head_dim"],
+        "ssm.group_count": config["linear_num_key_heads"],
+        "ssm.time_step_rank": config["linear_num_value_heads"],
+        "ssm.inner_size": config["linear_num_value_heads"] * config["linear_value_head_dim"],
+        "attention.recurrent_layers": np.array(recurrent),
+        "full_attention_interval": 4,  # the list says more
     }
 
 

@@ -27,6 +27,7 @@ _SPECIAL = re.compile(r"<pad>|<mask>|<2mass>|\[@BOS@\]|<\|.*\|>|<\uff5c.*\uff5c>
 _CASED = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 _THREE_DIGITS, _ONE_DIGIT = r"|\p{N}{1,3}|", r"|\p{N}|"
 _LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_LETTERS_AND_MARKS = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"
 
 
 def vocabulary(folder: Path, rows: int) -> dict[str, Any]:
@@ -144,9 +145,11 @@ def pre_tokenizer_name(tokenizer: Mapping[str, Any]) -> str:
             return "llama-bpe" if whole_words else "smaug-bpe"
         if _LETTERS in pattern and _ONE_DIGIT in pattern:
             return "qwen2"
+        if _LETTERS_AND_MARKS in pattern and _ONE_DIGIT in pattern:
+            return "qwen35"
     raise ConvertError(
         "tokenizer.json splits words by a rule that Sonata does not know; it knows the rules of gpt-2, smollm, "
-        "llama-bpe, qwen2, tekken and gpt-4o."
+        "llama-bpe, qwen2, qwen35, tekken and gpt-4o."
     )
 
 

@@ -21,6 +21,7 @@ SIZES = {
 }  # fmt: skip
 
 LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+LETTERS_AND_MARKS = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+"
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 CASED = (
@@ -31,10 +32,11 @@ CASED_OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PATTERNS = {
     "llama-bpe": f"{CONTRACTIONS}|{LETTERS}|\\p{{N}}{{1,3}}{OTHERS}",
     "qwen2": f"{CONTRACTIONS}|{LETTERS}|\\p{{N}}{OTHERS}",
+    "qwen35": f"{CONTRACTIONS}|{LETTERS_AND_MARKS}|\\p{{N}}{OTHERS}".replace(r"[^\s\p{L}", r"[^\s\p{L}\p{M}"),
     "gpt-4o": CASED % (f"{CONTRACTIONS}?", f"{CONTRACTIONS}?") + r"|\p{N}{1,3}" + CASED_OTHERS,
     "tekken": CASED % ("", "") + r"|\p{N}" + CASED_OTHERS,
 }
-"""As in the tokenizer.json of Llama 3, Qwen 2, Phi-4-mini and Mistral Nemo."""
+"""As in the tokenizer.json of Llama 3, Qwen 2, Qwen 3.5, Phi-4-mini and Mistral Nemo."""
 
 MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ w", "o r", "or d", "Ġw ord", "e r", "1 2", "12 3"]
 SPM_MERGES = ["▁ t", "h e", "▁t he", "▁ w", "o r", "or d", "▁w ord", "e r"]
@@ -171,13 +173,16 @@ class Folder:
             "embed_tokens.weight": (config["vocab_size"], hidden),
             "norm.weight": (hidden,),
         }
-        families = ("Phi3", "Gemma", "Olmo2", "Lfm2")
-        phi, gemma, olmo2, lfm2 = (family in config["architectures"][0] for family in families)
+        families = ("Phi3", "Gemma", "Olmo2", "Lfm2", "Qwen3_5")
+        phi, gemma, olmo2, lfm2, qwen35 = (family in config["architectures"][0] for family in families)
         if lfm2:
             shapes["embedding_norm.weight"] = shapes.pop("norm.weight")
         for layer in range(config["num_hidden_layers"]):
             if lfm2:
                 shapes |= _lfm2_shapes(layer, config, head, heads, kv)
+                continue
+            if qwen35:
+                shapes |= _qwen35_shapes(layer, config, head, heads, kv)
                 continue
             parts: dict[str, tuple[int, ...]] = {
                 "self_attn.o_proj": (hidden, heads * head),
@@ -228,6 +233,31 @@ def _lfm2_shapes(layer: int, config: Mapping[str, Any], head: int, heads: int, k
         parts |= {"self_attn.out_proj": (hidden, heads * head)}
         parts |= {f"self_attn.{part}_layernorm": (head,) for part in "qk"}
     return {f"layers.{layer}.{name}.weight": shape for name, shape in parts.items()}
+
+
+def _qwen35_shapes(layer: int, config: Mapping[str, Any], head: int, heads: int, kv: int) -> dict[str, tuple[int, ...]]:
+    hidden, ffn, every = config["hidden_size"], config["intermediate_size"], config["full_attention_interval"]
+    found: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (ffn, hidden), "mlp.up_proj.weight": (ffn, hidden),
+        "mlp.down_proj.weight": (hidden, ffn),
+    }  # fmt: skip
+    if (layer + 1) % every:
+        keys, values, size = (config[f"linear_{name}"] for name in ("num_key_heads", "num_value_heads", "key_head_dim"))
+        width = (2 * keys + values) * size
+        parts: dict[str, tuple[int, ...]] = {
+            "in_proj_qkv.weight": (width, hidden), "in_proj_z.weight": (values * size, hidden),
+            "in_proj_a.weight": (values, hidden), "in_proj_b.weight": (values, hidden),
+            "conv1d.weight": (width, 1, config["linear_conv_kernel_dim"]), "norm.weight": (size,),
+            "out_proj.weight": (hidden, values * size), "A_log": (values,), "dt_bias": (values,),
+        }  # fmt: skip
+        found |= {f"linear_attn.{name}": shape for name, shape in parts.items()}
+    else:
+        widths = {"q": 2 * heads * head, "k": kv * head, "v": kv * head}
+        found |= {f"self_attn.{part}_proj.weight": (width, hidden) for part, width in widths.items()}
+        found |= {"self_attn.o_proj.weight": (hidden, heads * head)}
+        found |= {f"self_attn.{part}_norm.weight": (head,) for part in "qk"}
+    return {f"layers.{layer}.{name}": shape for name, shape in found.items()}
 
 
 def write_shard(path: Path, weights: Mapping[str, np.ndarray], dtype: str) -> None:
@@ -300,4 +330,16 @@ FOLDERS = [
         "Lfm2", rope_theta=1e6, tie_word_embeddings=True, norm_eps=1e-5, conv_L_cache=3, conv_bias=False,
         layer_types=["conv", "full_attention"], intermediate_size=140, block_auto_adjust_ff_dim=True,
         block_ffn_dim_multiplier=1.0, block_multiple_of=32), byte_level("llama-bpe", adds_bos=True), dtype="BF16"),
+    # Like the published ones: a model of text and pictures, with a block that guesses further tokens.
+    Folder("qwen-3.5", {
+        "architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "tie_word_embeddings": True,
+        "text_config": {
+            **SIZES, "model_type": "qwen3_5_text", "tie_word_embeddings": True, "head_dim": 32,
+            "num_attention_heads": 2, "num_key_value_heads": 1, "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+            "linear_conv_kernel_dim": 4, "full_attention_interval": 2,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
+                                "mrope_section": [2, 1, 1], "mrope_interleaved": True}}},
+        byte_level("qwen35"), dtype="BF16", prefix="model.language_model.",
+        unused=("model.visual.patch_embed.proj.weight", "mtp.fc.weight")),
 ]  # fmt: skip

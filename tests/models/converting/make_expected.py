@@ -34,6 +34,7 @@ def convert(case: Folder, rule: str, folder: Path, out: Path) -> None:
 
     class Converter(kind):
         model_arch = kind.model_arch
+        no_mtp = True  # blocks that guess further tokens stay out
 
         def get_vocab_base_pre(self, tokenizer: object) -> str:
             return rule
