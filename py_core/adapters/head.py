@@ -1,6 +1,6 @@
-"""Adapters at the head's input: what a learned pattern changes between the final norm and the output matrix.
+"""Adapters at the head's input: what a lesson changes between the final norm and the logits.
 
-They are small, so that each pattern can keep its own, and each row of a pass may have a different one or none. Nothing
+They are small, so that each lesson can keep its own, and each row of a pass may have a different one or none. Nothing
 in the KV cache's pages depends on them.
 """
 
@@ -12,27 +12,8 @@ import numpy as np
 
 from py_core.adapters.lora import AdapterError
 
-MAX_HEAD_RANK = 32
-"""The largest rank that a slot has room for: two matrices of this many rows."""
-
-MAX_NEIGHBOURS = 2 * MAX_HEAD_RANK
-"""The number of states that a slot has room for: the same memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class HeadAdapter:
-    """h' = h + b @ (a @ h), for h after the final norm: a (rank, hidden) and b (hidden, rank), float32."""
-
-    a: np.ndarray
-    b: np.ndarray
-
-    @property
-    def rank(self) -> int:
-        return len(self.a)
-
-    def changed(self, h: np.ndarray) -> np.ndarray:
-        """h' for rows h (M, hidden)."""
-        return h + h @ self.a.T @ self.b.T
+MAX_NEIGHBOURS = 64
+"""The number of states that a slot has room for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,45 +70,14 @@ class NeighbourAdapter:
         return out
 
 
-AnyHeadAdapter = HeadAdapter | NeighbourAdapter
-
-
 def logsumexp(logits: np.ndarray) -> np.ndarray:
     """log(sum(exp(logits))) of each row: (..., vocab_size) -> (...), float64."""
     largest = logits.max(axis=-1, keepdims=True)
     return largest[..., 0] + np.log(np.exp(logits - largest).sum(axis=-1, dtype=np.float64))
 
 
-def check_head_adapter(adapter: AnyHeadAdapter, hidden_size: int, vocab_size: int) -> None:
+def check_head_adapter(adapter: NeighbourAdapter, hidden_size: int, vocab_size: int) -> None:
     """Raises AdapterError if it does not fit a model of this size, or has numbers that are not finite."""
-    if isinstance(adapter, HeadAdapter):
-        _check_matrices(adapter, hidden_size)
-    else:
-        _check_neighbours(adapter, hidden_size, vocab_size)
-
-
-def _check_matrices(adapter: HeadAdapter, hidden_size: int) -> None:
-    rank = adapter.rank
-    if adapter.a.shape != (rank, hidden_size) or adapter.b.shape != (hidden_size, rank):
-        raise AdapterError(
-            "adapter.head-shapes",
-            "An adapter at the head's input has matrices of {a} and {b}; this model needs (rank, {size}) and "
-            "({size}, rank). It was made for another model: choose that one.",
-            a=adapter.a.shape,
-            b=adapter.b.shape,
-            size=hidden_size,
-        )
-    if not 1 <= rank <= MAX_HEAD_RANK:
-        raise AdapterError(
-            "adapter.head-rank",
-            "An adapter at the head's input has rank {rank}; it may have 1 to {most}. Make a smaller one.",
-            rank=rank,
-            most=MAX_HEAD_RANK,
-        )
-    _check_finite(adapter.a, adapter.b)
-
-
-def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: int) -> None:
     n = len(adapter.states)
     if adapter.states.shape != (n, hidden_size) or adapter.tokens.shape != (n,):
         raise AdapterError(
@@ -145,7 +95,10 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
             count=n,
             most=MAX_NEIGHBOURS,
         )
-    _check_finite(adapter.states)
+    if not np.isfinite(adapter.states).all():
+        raise AdapterError(
+            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it again."
+        )
     if not np.linalg.norm(adapter.states, axis=1).all():
         raise AdapterError(
             "adapter.neighbours-zero",
@@ -177,11 +130,4 @@ def _check_neighbours(adapter: NeighbourAdapter, hidden_size: int, vocab_size: i
             "adapter.neighbours-temperature",
             "temperature is {value}, but must be from 0.001 to 1000.",
             value=adapter.temperature,
-        )
-
-
-def _check_finite(*arrays: np.ndarray) -> None:
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise AdapterError(
-            "adapter.head-not-finite", "An adapter at the head's input has numbers that are not finite. Make it again."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter, check_adapter
 from py_core.backend_errors import BackendError
 from py_core.backends.checks import MAX_ADAPTERS
@@ -26,7 +26,7 @@ class Adapters:
         self._head_slots = HeadSlots(graph)
 
     @property
-    def heads(self) -> Mapping[int, AnyHeadAdapter]:
+    def heads(self) -> Mapping[int, NeighbourAdapter]:
         """The adapters at the head's input, by their numbers."""
         return self._head_slots.adapters
 
@@ -60,7 +60,7 @@ class Adapters:
             sequence.adapter = number
             self._rewind(sequence, 0)
 
-    def put_head(self, adapter: AnyHeadAdapter) -> int:
+    def put_head(self, adapter: NeighbourAdapter) -> int:
         """Raises AdapterError, BackendError as `HasAdapters.put_head_adapter`."""
         return self._head_slots.put(adapter)
 

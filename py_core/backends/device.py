@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.protocols import Capabilities
@@ -102,7 +102,7 @@ class Device(Protocol):
         """Bring a set of LoRA matrices to the place from which kernels read the set of this number."""
         ...
 
-    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+    async def place_head_adapter(self, number: int, adapter: NeighbourAdapter) -> None:
         """Bring an adapter at the head's input to the slot of this number."""
         ...
 

@@ -9,13 +9,12 @@ import struct
 
 import numpy as np
 
-from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, HeadAdapter, check_head_adapter
+from py_core.adapters.head import MAX_NEIGHBOURS, NeighbourAdapter, check_head_adapter
 from py_core.backend_errors import BackendError
 from py_core.backends.checks import HEAD_SLOTS
 from py_core.models.graph import Graph
 
-_LOW_RANK, _NEIGHBOURS = 1, 2
-_HEADER = 32
+_HEADER = 16
 
 
 class HeadSlots:
@@ -23,9 +22,9 @@ class HeadSlots:
 
     def __init__(self, graph: Graph) -> None:
         self._hidden_size, self._vocab_size = graph.head_input.width, graph.output.width
-        self.adapters: dict[int, AnyHeadAdapter] = {}
+        self.adapters: dict[int, NeighbourAdapter] = {}
 
-    def put(self, adapter: AnyHeadAdapter) -> int:
+    def put(self, adapter: NeighbourAdapter) -> int:
         """Return the smallest free number. Raises AdapterError, BackendError as `HasAdapters.put_head_adapter`."""
         check_head_adapter(adapter, self._hidden_size, self._vocab_size)
         for number in range(1, HEAD_SLOTS + 1):
@@ -52,22 +51,13 @@ class HeadSlots:
 
 
 def slot_bytes(width: int) -> int:
-    """Return the bytes of the largest adapter of either kind for a hidden size."""
-    return _HEADER + 4 * MAX_NEIGHBOURS + 4 * max(2 * MAX_HEAD_RANK, MAX_NEIGHBOURS) * width
+    """Return the bytes of the largest adapter for a hidden size."""
+    return _HEADER + 4 * MAX_NEIGHBOURS + 4 * MAX_NEIGHBOURS * width
 
 
-def slot_data(adapter: AnyHeadAdapter) -> bytes:
-    """Return an adapter as kernels read it: kind, count, odds, tau, temperature; tokens; then rows of the hidden size.
-
-    The rows are those of A and of B transposed, or states of length 1.
-    """
+def slot_data(adapter: NeighbourAdapter) -> bytes:
+    """Return an adapter as kernels read it: count, odds, tau, temperature; tokens; then states of length 1."""
+    header = struct.pack("<I3f", len(adapter.tokens), adapter.odds, adapter.tau, adapter.temperature)
     tokens = np.zeros(MAX_NEIGHBOURS, np.uint32)
-    if isinstance(adapter, HeadAdapter):
-        header = struct.pack("<2I3f", _LOW_RANK, adapter.rank, 0, 0, 0)
-        rows = np.concatenate([adapter.a, adapter.b.T])
-    else:
-        numbers = (adapter.odds, adapter.tau, adapter.temperature)
-        header = struct.pack("<2I3f", _NEIGHBOURS, len(adapter.tokens), *numbers)
-        tokens[: len(adapter.tokens)] = adapter.tokens
-        rows = adapter.unit_states
-    return header.ljust(_HEADER, b"\0") + tokens.tobytes() + np.ascontiguousarray(rows, np.float32).tobytes()
+    tokens[: len(adapter.tokens)] = adapter.tokens
+    return header + tokens.tobytes() + np.ascontiguousarray(adapter.unit_states, np.float32).tobytes()

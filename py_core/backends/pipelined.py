@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapters import Adapters
@@ -178,7 +178,7 @@ class PipelinedBackend(ABC):
             self.pages.keep_prefix(sequence)
         self.adapters.use(sequence, number)
 
-    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+    async def put_head_adapter(self, adapter: NeighbourAdapter) -> int:
         number = self.adapters.put_head(adapter)
         await self.recovery.placed(
             lambda: self.device.place_head_adapter(number, adapter), lambda: self.remove_head_adapter(number)

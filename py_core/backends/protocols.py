@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backend_errors import BackendError
@@ -191,7 +191,7 @@ class HasAdapters(Protocol):
         """
         ...
 
-    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+    async def put_head_adapter(self, adapter: NeighbourAdapter) -> int:
         """Bring an adapter to a slot at the head's input. Returns the slot's number, from 1 on.
 
         Raises AdapterError if it does not fit the model, BackendError if all HEAD_SLOTS are taken.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backend_errors import ContextFullError, too_long
@@ -251,7 +251,7 @@ class Engine:
             scores.append(await self._scheduler.call(sequence, lambda _, part=part: score(part), priority))  # type: ignore[misc]
         return np.concatenate(scores)
 
-    async def put_head_adapter(self, adapter: AnyHeadAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
+    async def put_head_adapter(self, adapter: NeighbourAdapter, priority: Priority = Priority.INTERACTIVE) -> int:
         """Put an adapter into a slot at the head's input, as `HasAdapters.put_head_adapter`. Returns its number."""
         return await self._scheduler.alone(lambda: self.backend.put_head_adapter(adapter), priority)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from py_core.engine.scheduler import Priority, Scheduler
-from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, Training, TrainingState
+from py_core.training.session import AdamW, AfterPiece, Loss, Pack, StepResult, Training, TrainingState
 
 T = TypeVar("T")
 
@@ -32,9 +32,6 @@ class TrainingInTurns:
 
     async def states(self, pack: Pack, after_piece: AfterPiece | None = None) -> np.ndarray:
         return await self._in_pieces(lambda after: self._training.states(pack, after), after_piece)
-
-    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
-        return await self._in_pieces(lambda after: self._training.head_gradient(rows, after), after_piece)
 
     async def step(self, rule: AdamW) -> StepResult:
         return await self._whole(lambda: self._training.step(rule))

@@ -54,29 +54,6 @@ class Pack:
         return len(self.tokens)
 
 
-@dataclass(frozen=True, eq=False)
-class HeadRows:
-    """Rows with a loss for a run of the output matrix alone, on given states.
-
-    states: float32 (L, hidden_size), the input of the output matrix. targets, weights, kl_weights and base_states: as
-    in a Pack.
-    """
-
-    states: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
-    kl_weights: np.ndarray
-    base_states: np.ndarray | None = None
-
-    def pack(self) -> Pack:
-        """A pack for the same kernels, which read only its loss fields."""
-        rows = np.arange(len(self.targets), dtype=np.int32)
-        nothing = np.zeros_like(rows)
-        return Pack(
-            nothing, nothing, len(rows), nothing, rows, self.targets, self.weights, self.kl_weights, self.base_states
-        )
-
-
 @dataclass(frozen=True)
 class Loss:
     """Sums over a pack's rows, each times its weight, in nats. penalty: of a whole step (`StepResult.penalty`)."""
@@ -199,14 +176,6 @@ class Training(Protocol):
 
     async def states(self, pack: Pack, after_piece: AfterPiece | None = None) -> np.ndarray:
         """The states of the base alone, without the pairs, in the pack's loss_rows: float32 (L, hidden_size)."""
-        ...
-
-    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
-        """The loss of these rows, and the gradient of their states: float32 (L, hidden_size). Only the output matrix
-        runs; no parameter and no gradient of one changes.
-
-        Raises ValueError as `accumulate`.
-        """
         ...
 
     async def step(self, rule: AdamW) -> StepResult:

@@ -6,20 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
+from py_core.adapters.head import NeighbourAdapter
 
 
-def drawn_adapters(draw: np.random.Generator, h: np.ndarray, vocab_size: int) -> list[AnyHeadAdapter | None]:
-    """None, and five of both kinds; the neighbours are near to some of the states h (M, width).
+def drawn_adapters(draw: np.random.Generator, h: np.ndarray, vocab_size: int) -> list[NeighbourAdapter | None]:
+    """None, and three whose neighbours are near to some of the states h (M, width).
 
     No nearest neighbour is so far away as tau that rounding decides whether the gate opens.
     """
     m, width = h.shape
-    adapters: list[AnyHeadAdapter | None] = [None]
-    for _ in range(2):
-        rank = int(draw.integers(1, 6))
-        a, b = draw.standard_normal((rank, width)), draw.standard_normal((width, rank)) / (rank * width) ** 0.5
-        adapters.append(HeadAdapter(a.astype(np.float32), b.astype(np.float32)))
+    adapters: list[NeighbourAdapter | None] = [None]
     for tau in (-1.0, 0.5, 0.9):
         n = int(draw.integers(1, 9))
         near = h[draw.integers(0, m, n)] + draw.choice([0.1, 2], (n, 1)) * draw.standard_normal((n, width))
@@ -33,15 +29,11 @@ def drawn_adapters(draw: np.random.Generator, h: np.ndarray, vocab_size: int) ->
     return adapters
 
 
-def changed_rows(
-    adapters: Sequence[AnyHeadAdapter | None], h: np.ndarray, logits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The states and the logits of rows that have an adapter each, or none."""
-    h, before, logits = h.copy(), h, logits.copy()
+def changed_rows(adapters: Sequence[NeighbourAdapter | None], h: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """The logits of rows that have an adapter each, or none."""
+    logits = logits.copy()
     for row, adapter in enumerate(adapters):
         one = slice(row, row + 1)
-        if isinstance(adapter, HeadAdapter):
-            h[one] = adapter.changed(before[one])
-        elif adapter:
-            logits[one] = adapter.changed(before[one], logits[one])
-    return h, logits
+        if adapter:
+            logits[one] = adapter.changed(h[one], logits[one])
+    return logits

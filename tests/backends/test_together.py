@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.adapters.head import HeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.backend_errors import BackendError
 from py_core.backends import step_times
 from py_core.backends.pipelined import PipelinedBackend
@@ -106,7 +106,7 @@ async def test_rows_of_the_same_steps_are_what_they_would_be_alone(backend: Back
 async def test_adapters_at_the_head_are_those_of_each_row_and_sets_of_matrices_those_of_all(backend: Backend) -> None:
     graph = backend.graph  # type: ignore[attr-defined]
     draw = np.random.default_rng(1)
-    head = HeadAdapter(*(draw.standard_normal(shape).astype(np.float32) for shape in ((4, 64), (64, 4))))
+    head = NeighbourAdapter(draw.standard_normal((9, 64)).astype(np.float32), np.arange(9) % 5, lambda_=0.7, tau=-1)
     number, heads = await backend.add_adapter(drawn(graph, 3)), [0, await backend.put_head_adapter(head)]
     texts, rules = [prompt(30, seed=1), prompt(30, seed=1)], [GREEDY, RULES[2]]
     for adapter in (0, number):

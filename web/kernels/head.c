@@ -1,14 +1,13 @@
-// Applies adapters at the head's input (py_core/adapters/head.py), and computes the log-probabilities of given tokens.
+// Adapters at the head's input (py_core/adapters/head.py), and the log-probabilities of given tokens.
 #include "kernels.h"
 
-enum { LOW_RANK = 1, NEIGHBOURS = 2, MOST_NEIGHBOURS = 64 };
-// An adapter in a slot. rows (., width): for LOW_RANK, `count` of A, then as many of B transposed; for NEIGHBOURS,
-// `count` states of length 1, with `tokens` the tokens that followed them.
+enum { MOST_NEIGHBOURS = 64 };
+// An adapter in a slot: `count` states (., width) of length 1, with `tokens` the tokens that followed them.
 typedef struct {
-  u32 kind, count;
+  u32 count;
   f32 odds, tau, temperature;
-  u32 unused[3], tokens[MOST_NEIGHBOURS];
-  f32 rows[];
+  u32 tokens[MOST_NEIGHBOURS];
+  f32 states[];
 } HeadAdapter;
 // For a row of the pass: its neighbours' weights, if its gate is open.
 typedef struct { const HeadAdapter *open; u32 unused[3]; f32 weights[MOST_NEIGHBOURS]; } Near;
@@ -25,22 +24,12 @@ static f32 dot(const f32 *a, const f32 *b, u32 size) {
   return sum4(wasm_f32x4_add(wasm_f32x4_add(sums[0], sums[1]), wasm_f32x4_add(sums[2], sums[3])));
 }
 
-static void add_low_rank(const HeadAdapter *adapter, f32 *h, u32 width) {
-  f32 inner[MOST_NEIGHBOURS / 2];
-  const f32 *row = adapter->rows;
-  for (u32 r = 0; r < adapter->count; r++, row += width) inner[r] = dot(row, h, width);
-  for (u32 r = 0; r < adapter->count; r++, row += width) {
-    const v128_t factor = wasm_f32x4_splat(inner[r]);
-    for (u32 i = 0; i < width; i += 4) wasm_v128_store(h + i, madd(factor, load(row + i), load(h + i)));
-  }
-}
-
 // The softmax of cosines over the neighbours; returns whether the nearest is near enough.
 static int weigh_neighbours(const HeadAdapter *adapter, const f32 *h, u32 width, f32 *weights) {
   const f32 squares = dot(h, h, width), scale = squares > 0 ? 1 / __builtin_sqrtf(squares) : 0;
   f32 largest = -2, sum = 0;
   for (u32 i = 0; i < adapter->count; i++) {
-    weights[i] = scale * dot(adapter->rows + i * width, h, width);
+    weights[i] = scale * dot(adapter->states + i * width, h, width);
     largest = weights[i] > largest ? weights[i] : largest;
   }
   // Not written as largest < tau: the gate must stay shut if a state contains NaN.
@@ -50,19 +39,17 @@ static int weigh_neighbours(const HeadAdapter *adapter, const f32 *h, u32 width,
   return 1;
 }
 
-// Applies each row's adapter: h += B A h, or computes its neighbours' weights.
+// Computes the weights of each row's neighbours.
 // a: h, width, slots (addresses of adapters by number, 0 if there is none), Near of each row
 void head_adapt(const Op *op, const Context *c) {
   const u32 width = op->a[1], *slots = at(op->a[2]);
   for (u32 m = c->worker; m < c->m; m += c->workers) {
     const u32 slot = slots[c->state->rows[c->first + m].head_adapter];
     const HeadAdapter *adapter = at(slot);
-    f32 *h = (f32 *)at(op->a[0]) + m * width;
+    const f32 *h = (f32 *)at(op->a[0]) + m * width;
     Near *near = (Near *)at(op->a[3]) + m;
     near->open = 0;
-    if (!slot) continue;
-    if (adapter->kind == LOW_RANK) add_low_rank(adapter, h, width);
-    else if (weigh_neighbours(adapter, h, width, near->weights)) near->open = adapter;
+    if (slot && weigh_neighbours(adapter, h, width, near->weights)) near->open = adapter;
   }
 }
 

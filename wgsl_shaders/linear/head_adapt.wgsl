@@ -1,9 +1,9 @@
-// h = norm(x) of rows, changed by each row's adapter at the head's input: y = h + B (A h), or y = h and, in near, the
-// weights of its neighbours, softmax(cosine(h, state) / temperature), if the largest cosine is at least tau.
+// y = norm(x) of rows and, in near, the weights of each row's neighbours, softmax(cosine(y, state) / temperature), if the
+// largest cosine is at least tau.
 // Bindings: 0 state; 1 weight: the norm's (K / 4,) vec4f; 2 x: (MAX_ROWS, K / 4) vec4f; 3 slots and 5 near as in
 //           head_slots.wgsl; 4 y: (rows, K / 4) vec4f.
 // Constants: K, EPS, LANES, WORKGROUP (a multiple of LANES, at least MOST_NEIGHBOURS); SCORED: all of the state's rows
-// are changed, and a row's slot is its row of x; otherwise only the last rows, which need logits.
+// are read, and a row's slot is its row of x; otherwise only the last rows, which need logits.
 // One workgroup per row; dispatch (rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
@@ -17,14 +17,8 @@
 
 const QUADS = K / 4u;
 const LANE_GROUPS = WORKGROUP / LANES;
-var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // A h, or cosines, or weights
+var<workgroup> inner: array<f32, MOST_NEIGHBOURS>;  // products, then weights
 var<workgroup> halves: array<f32, MOST_NEIGHBOURS>;
-
-// The contribution of the r-th row of B transposed to four values of y; 0 past the last row.
-fn of_b(slot: u32, count: u32, r: u32, quad: u32) -> vec4f {
-  let row = min(r, count - 1u);
-  return select(0.0, inner[row], r < count) * slot_quad(slot, count + row, quad);
-}
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) index: u32) {
@@ -55,21 +49,6 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   }
   workgroupBarrier();
 
-  if (slots[slot].x == LOW_RANK) {
-    for (var i = index; i < QUADS; i += WORKGROUP) {
-      var sum = y[to_quad + i];
-      // Four rows at a time, so that their loads do not wait for each other.
-      for (var r = 0u; r < count; r += 4u) {
-        let a = of_b(slot, count, r, i);
-        let b = of_b(slot, count, r + 1u, i);
-        let c = of_b(slot, count, r + 2u, i);
-        let d = of_b(slot, count, r + 3u, i);
-        sum += (a + b) + (c + d);
-      }
-      y[to_quad + i] = sum;
-    }
-    return;
-  }
   var length = 0.0;
   for (var i = lane; i < QUADS; i += LANES) { length += dot(y[to_quad + i], y[to_quad + i]); }
   length = sqrt(reduce_lanes(length, index));
@@ -84,14 +63,14 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   }
   let largest = halves[0];
   var share = 0.0;
-  if (index < count) { share = exp((cosine - largest) / bitcast<f32>(slots[slot + 1u].x)); }
+  if (index < count) { share = exp((cosine - largest) / bitcast<f32>(slots[slot].w)); }
   if (index < MOST_NEIGHBOURS) { inner[index] = share; }
   workgroupBarrier();
   for (var left = MOST_NEIGHBOURS / 2u; left > 0u; left /= 2u) {
     if (index < left) { inner[index] += inner[index + left]; }
     workgroupBarrier();
   }
-  if (!(largest >= bitcast<f32>(slots[slot].w))) { return; }
+  if (!(largest >= bitcast<f32>(slots[slot].z))) { return; }
   if (index == 0u) { near[group.x * NEAR] = f32(number); }
   if (index < count) { near[group.x * NEAR + 1u + index] = share / inner[0]; }
 }

@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter, logsumexp
+from py_core.adapters.head import NeighbourAdapter, logsumexp
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backend_errors import BackendError
@@ -223,7 +223,7 @@ class NumpyBackend:
     def use_adapter(self, sequence: TokenSequence, number: int) -> None:
         self.adapters.use(sequence, number)
 
-    async def put_head_adapter(self, adapter: AnyHeadAdapter) -> int:
+    async def put_head_adapter(self, adapter: NeighbourAdapter) -> int:
         return self.adapters.put_head(adapter)
 
     def remove_head_adapter(self, number: int) -> None:
@@ -325,16 +325,10 @@ class NumpyBackend:
 
     def _run_head(self, sequence: TokenSequence, values: dict[Value, np.ndarray]) -> np.ndarray:
         """Return the logits of rows, with the sequence's adapter at the head's input: (rows, vocab_size)."""
-        head, x = self.graph.head, self.graph.head_input
-        first = [getattr(op, "x", None) for op in head].index(x)
-        self._run_rows(head[:first], values)
+        self._run_rows(self.graph.head, values)
         adapter = self.adapters.heads.get(sequence.head_adapter)
-        h = values[x]
-        if isinstance(adapter, HeadAdapter):
-            values[x] = adapter.changed(h)
-        self._run_rows(head[first:], values)
         logits = values[self.graph.output]
-        return adapter.changed(h, logits) if isinstance(adapter, NeighbourAdapter) else logits
+        return adapter.changed(values[self.graph.head_input], logits) if adapter else logits
 
     def _run_rows(
         self, operations: Sequence[ops.Op], values: dict[Value, np.ndarray], adapter: LoraAdapter | None = None

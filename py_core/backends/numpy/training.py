@@ -27,7 +27,7 @@ from py_core.models.rotation import Rotation
 from py_core.training import gradient_ops as gradients
 from py_core.training.gradient_ops import ForwardOp, GradientOp
 from py_core.training.plan import TrainingPlan
-from py_core.training.session import AdamW, AfterPiece, HeadRows, Loss, Pack, StepResult, TrainingState, check_pack
+from py_core.training.session import AdamW, AfterPiece, Loss, Pack, StepResult, TrainingState, check_pack
 
 MAX_ROWS = 512
 
@@ -96,13 +96,6 @@ class NumpyTraining:
             await _piece(after_piece)
         run.forward(plan.head, values)
         return values[plan.loss.h][pack.loss_rows]
-
-    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
-        pack = rows.pack()
-        check_pack(pack, self._config.vocab_size, self._config.context_length, self.max_rows)
-        found = _PackRun(self, pack).loss(np.asarray(rows.states, self._dtype))
-        await _piece(after_piece)
-        return found
 
     async def step(self, rule: AdamW) -> StepResult:
         state, gradient, penalty = self._state, self._gradient, 0.0

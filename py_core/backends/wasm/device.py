@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError, WorkersRestartedError
 from py_core.backends.checks import check_formats
@@ -86,7 +86,7 @@ class WasmDevice:
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         await self._sets.place(self.host, number, adapter)
 
-    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+    async def place_head_adapter(self, number: int, adapter: NeighbourAdapter) -> None:
         await self._heads.make(self.host)
         await self.lowering.head.place(self.host, self.pages, number, adapter)
 

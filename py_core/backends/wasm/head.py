@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from py_core.adapters.head import MAX_NEIGHBOURS, AnyHeadAdapter
+from py_core.adapters.head import MAX_NEIGHBOURS, NeighbourAdapter
 from py_core.backends.checks import HEAD_SLOTS
 from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.wasm.host import MAX_WORKERS, KernelHost
@@ -24,13 +24,13 @@ class HeadMemory:
         self._table = arena.put(self._slots.tobytes())
         self._places: list[int] = []
         self.h = arena.take(4 * max_rows * width)
-        """The rows that adapters change: (rows, width)."""
+        """The states of rows with adapters, after the final norm: (rows, width)."""
         self._near = arena.take(_NEAR * max_rows)
         self._sums = arena.take(8 * MAX_WORKERS * max_rows)
         self.targets, self.scores = arena.take(4 * max_rows), arena.take(4 * max_rows)
         self._target_logits = arena.take(4 * max_rows)
 
-    async def place(self, host: KernelHost, pages: KVPages, number: int, adapter: AnyHeadAdapter) -> None:
+    async def place(self, host: KernelHost, pages: KVPages, number: int, adapter: NeighbourAdapter) -> None:
         """Bring an adapter to a slot. Memory for slots is taken as they are used."""
         size = slot_bytes(self._width)
         while len(self._places) < number:
@@ -42,7 +42,7 @@ class HeadMemory:
         await host.read(self._table, 4)  # an answer: the writes before it are done
 
     def adapt(self) -> Op:
-        """Return the operation that changes `h` by each row's adapter."""
+        """Return the operation that weighs the neighbours of each row of `h`."""
         return Op(OpKind.HEAD_ADAPT, (self.h, self._width, self._table, self._near))
 
     def mix(self, logits: int, vocab_size: int) -> list[Op]:

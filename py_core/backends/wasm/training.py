@@ -19,7 +19,6 @@ from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,
-    HeadRows,
     Loss,
     Pack,
     StepResult,
@@ -93,21 +92,16 @@ class WasmTraining:
         self._write_pack(pack)
         low = self._lowering
         loss = low.loss[pack.base_states is not None]
-        return await self._run_loss(pack, [*low.forward, *loss, *low.backward], after_piece)
+        await self._run([*low.forward, *loss, *low.backward], after_piece)
+        losses = await self._floats(low.losses, 2 * len(pack.loss_rows))
+        cross_entropy, divergence = losses.reshape(-1, 2).sum(axis=0, dtype=float)
+        return Loss(float(cross_entropy), float(divergence))
 
     async def states(self, pack: Pack, after_piece: AfterPiece | None = None) -> np.ndarray:
         self._write_pack(pack)
         await self._run(self._lowering.forward_base, after_piece)
         count = len(pack.loss_rows)
         return (await self._floats(self._lowering.states, count * self._width)).reshape(count, self._width)
-
-    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
-        pack, low = rows.pack(), self._lowering
-        self._write_pack(pack)
-        self._host.write(low.head_states, np.ascontiguousarray(rows.states, np.float32).tobytes())
-        loss = await self._run_loss(pack, [low.begin_loss, *low.loss[pack.base_states is not None]], after_piece)
-        count = len(pack.loss_rows)
-        return loss, (await self._floats(low.slopes, count * self._width)).reshape(count, self._width)
 
     async def step(self, rule: AdamW) -> StepResult:
         self._check()
@@ -166,12 +160,6 @@ class WasmTraining:
         self._host.write(low.loss_rows, loss.tobytes())
         if pack.base_states is not None:
             self._host.write(low.base_states, np.ascontiguousarray(pack.base_states, np.float32).tobytes())
-
-    async def _run_loss(self, pack: Pack, programs: Sequence[int], after_piece: AfterPiece | None) -> Loss:
-        await self._run(programs, after_piece)
-        losses = await self._floats(self._lowering.losses, 2 * len(pack.loss_rows))
-        cross_entropy, divergence = losses.reshape(-1, 2).sum(axis=0, dtype=float)
-        return Loss(float(cross_entropy), float(divergence))
 
     async def _run(self, programs: Sequence[int], after_piece: AfterPiece | None = None) -> None:
         self._check()

@@ -92,9 +92,6 @@ class TrainingLowering:
         self._dots = take(4 * max_rows * max((op.log_sums.width for op in attentions), default=0))
         self._places = Places(take)
         self.forward = self._forward()
-        self.head_states, self.slopes = self._places[plan.loss.h], self._places[plan.loss.dh]
-        """The places from which `begin_loss`, the end of `forward`, reads the head's states, and to which `loss` writes
-        their gradient."""
         self.loss = {with_base: self._loss(with_base) for with_base in (False, True)}
         self.backward = self._backward()
         self.forward_base = self._forward(base=True)
@@ -142,10 +139,7 @@ class TrainingLowering:
         found += self._lower(plan.head, {loss.h, plan.blocks[-1].out}, base)
         place = (places[loss.h], loss.h.width, self.states, self._sums, self._base_sums, self._running)
         dh = 0 if base else self._make(loss.dh)
-        begin = Op(TrainKind.LOSS_BEGIN, (self.pack, self.loss_rows, *place, dh))
-        if not base:
-            self.begin_loss = self._program([begin])
-        found.append(([begin], 0))
+        found.append(([Op(TrainKind.LOSS_BEGIN, (self.pack, self.loss_rows, *place, dh))], 0))
         return self._pieces(found)
 
     def _loss(self, with_base: bool) -> list[int]:

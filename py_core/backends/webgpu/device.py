@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from py_core.adapters.head import AnyHeadAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
 from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
@@ -31,7 +31,7 @@ from py_core.backends.webgpu.host import HEAD_ADAPTERS, LORA_SET, PAGES, WEIGHTS
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, INTEGER_TILE, KernelShapes, choose_halves, choose_shapes
 from py_core.backends.webgpu.kv_pages import KVPages
-from py_core.backends.webgpu.lowering.head import kind_of
+from py_core.backends.webgpu.lowering.head import ADAPTED
 from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
@@ -78,7 +78,7 @@ class WebGPUDevice:
         self._wanted_shapes, self._tuning, self._settings = shapes, tuning, settings
         self.guesses = DeviceGuesses()
         self.hears_together = host.hears_together
-        self._head_adapters: dict[int, AnyHeadAdapter] = {}
+        self._head_adapters: dict[int, NeighbourAdapter] = {}
         """The adapters at the head's input, by number."""
         self._shapes: KernelShapes
         self.capabilities = self._on_adapter()
@@ -160,16 +160,15 @@ class WebGPUDevice:
         self._forget_lists(number)
         self._sets.remove(number)
 
-    async def place_head_adapter(self, number: int, adapter: AnyHeadAdapter) -> None:
+    async def place_head_adapter(self, number: int, adapter: NeighbourAdapter) -> None:
         self._head_adapters[number] = adapter
         heads = self._lowering.heads
         if heads.write(number, adapter):
             self._forget_lists()
-        kind = kind_of([adapter])
-        if f"step{kind}" not in self._changed_heads:
-            made = heads.changed(kind)
+        if not self._changed_heads:
+            made = heads.changed()
             await self.host.check()
-            self._changed_heads |= made
+            self._changed_heads = made
 
     def remove_head_adapter(self, number: int) -> None:
         """No row has this adapter at its head's input any more."""
@@ -197,8 +196,7 @@ class WebGPUDevice:
         # The adapters that the state names decide which kernels run.
         self._sets.number = adapter_of(data)
         self._head_numbers = head_adapters_of(data)
-        adapters = self._head_adapters
-        self._head_kind = kind_of([adapters[one] for one in set(self._head_numbers.tolist()) if one in adapters])
+        self._head_kind = ADAPTED if self._head_adapters.keys() & self._head_numbers.tolist() else ""
 
     def write_history(self, slot: int, ring: np.ndarray) -> None:
         self.host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from py_core.adapters.head import AnyHeadAdapter, HeadAdapter, NeighbourAdapter
+from py_core.adapters.head import NeighbourAdapter
 from py_core.backend_errors import BackendError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.token_sequence import TokenSequence
@@ -20,14 +20,12 @@ from tests.tiny.llama import TinyLlama
 WIDTH = 64
 
 
-def adapters_of(width: int) -> list[AnyHeadAdapter]:
-    draw = np.random.default_rng(1)
-    a, b = draw.standard_normal((5, width)), draw.standard_normal((width, 5)) / (5 * width) ** 0.5
-    near = NeighbourAdapter(draw.standard_normal((9, width)).astype(np.float32), np.arange(9) % 5, tau=-1)
-    return [HeadAdapter(a.astype(np.float32), b.astype(np.float32)), near]
+def drawn(width: int) -> NeighbourAdapter:
+    states = np.random.default_rng(1).standard_normal((9, width)).astype(np.float32)
+    return NeighbourAdapter(states, np.arange(9) % 5, tau=-1)
 
 
-async def use(pair: Pair, adapter: AnyHeadAdapter, ours: TokenSequence, reference: TokenSequence) -> None:
+async def use(pair: Pair, adapter: NeighbourAdapter, ours: TokenSequence, reference: TokenSequence) -> None:
     for backend, sequence in ((pair.other, ours), (pair.numpy, reference)):
         backend.use_head_adapter(sequence, await backend.put_head_adapter(adapter))
 
@@ -45,15 +43,14 @@ async def test_an_adapter_that_was_lost_on_its_way_is_brought_again(tmp_path: Pa
     host = WorkersDie(kernel_wasm())
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), host)
     sequences = await pair.prefilled(prompt(40))
-    for adapter in adapters_of(WIDTH):
-        host.lose(1)
-        await use(pair, adapter, *sequences)
-        await alike(pair, *sequences)
-        host.lose(1)
-        await alike(pair, *sequences)
-        host.lose(1)
-        assert await collect(pair.other, sequences[0], 9) == await collect(pair.numpy, sequences[1], 9)
-    assert host.lost == 6
+    host.lose(1)
+    await use(pair, drawn(WIDTH), *sequences)
+    await alike(pair, *sequences)
+    host.lose(1)
+    await alike(pair, *sequences)
+    host.lose(1)
+    assert await collect(pair.other, sequences[0], 9) == await collect(pair.numpy, sequences[1], 9)
+    assert host.lost == 3
 
 
 async def test_scores_that_were_lost_on_their_way_are_made_again(tmp_path: Path, kernel_wasm) -> None:
@@ -82,7 +79,7 @@ async def test_an_adapter_for_which_there_is_no_memory_is_refused_and_all_else_r
 ) -> None:
     pair = await open_pair(TinyLlama().write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     sequences = await pair.prefilled(prompt(40))
-    adapter = adapters_of(WIDTH)[0]
+    adapter = drawn(WIDTH)
     with monkeypatch.context() as patch:
         patch.setattr("py_core.backends.wasm.host_wasmtime._STAGING", 1 << 40)
         with pytest.raises(BackendError, match="Choose a smaller model"):
@@ -101,9 +98,8 @@ async def test_heads_of_single_operations_run_with_adapters(
     pair = await open_pair(QUANTIZED[model].write(tmp_path / "tiny.gguf"), WasmtimeHost(kernel_wasm()))
     sequences = await pair.prefilled(prompt(70))
     await alike(pair, *sequences)
-    for adapter in adapters_of(pair.numpy.graph.head_input.width):
-        await use(pair, adapter, *sequences)
-        await alike(pair, *sequences)
+    await use(pair, drawn(pair.numpy.graph.head_input.width), *sequences)
+    await alike(pair, *sequences)
 
 
 async def test_biases_of_the_output_matrix_are_scored(tmp_path: Path, kernel_wasm) -> None:

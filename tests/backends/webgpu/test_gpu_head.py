@@ -36,10 +36,6 @@ async def test_kernels_of_a_gpu_make_logits_scores_and_tokens_with_adapters(tmp_
     sequences = await pair.prefilled(tokens)
     await alike(pair, *sequences)
     states = (await pair.numpy.hidden(sequences[1], ["final_norm"]))["final_norm"]
-    low_rank, near = drawn_adapters(np.random.default_rng(2), states, 200)[2:4]
-    for adapter in (low_rank, near):
-        await use(pair, adapter, *sequences)
-        await alike(pair, *sequences)
-        assert await collect(pair.other, sequences[0], 5) == await collect(pair.numpy, sequences[1], 5)
-        for backend, sequence in zip((pair.other, pair.numpy), sequences, strict=True):
-            backend.truncate(sequence, len(tokens))
+    await use(pair, drawn_adapters(np.random.default_rng(2), states, 200)[1], *sequences)
+    await alike(pair, *sequences)
+    assert await collect(pair.other, sequences[0], 5) == await collect(pair.numpy, sequences[1], 5)

@@ -200,8 +200,6 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'adapter.large-numbers': 'Der Tensor {name} des Adapters hat Zahlen über 65.504: Schreibe ihn in float32.',
   'adapter.pytorch': 'Der Adapter ist im Format von PyTorch, das Programme enthalten kann, darum wird er nicht geöffnet: Speichere ihn mit safe_serialization=True.',
   'adapter.other-architecture-named': 'Der Adapter {name} ist für ein Modell von {theirs}, aber dieses ist eines von {ours}: Wähle das Modell, für das er gemacht wurde, oder einen anderen Adapter.',
-  'adapter.head-shapes': 'Ein Adapter am Eingang des Kopfes hat Matrizen von {a} und {b}; dieses Modell braucht (Rang, {size}) und ({size}, Rang). Er wurde für ein anderes Modell gemacht: Wähle jenes.',
-  'adapter.head-rank': 'Ein Adapter am Eingang des Kopfes hat den Rang {rank}; erlaubt sind 1 bis {most}. Nimm einen kleineren.',
   'adapter.neighbours-shapes': 'Ein Adapter aus Nachbarn hat Zustände von {states} und Token von {tokens}; dieses Modell braucht (n, {size}) und (n,). Er wurde für ein anderes Modell gemacht: Wähle jenes.',
   'adapter.neighbours-many': 'Ein Adapter aus Nachbarn hat {count} Zustände; erlaubt sind 1 bis {most}. Behalte weniger.',
   'adapter.neighbours-zero': 'Ein Adapter aus Nachbarn hat einen Zustand aus Nullen, der nichts ähnelt. Lass ihn weg.',

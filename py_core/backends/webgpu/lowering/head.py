@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.adapters.head import MAX_HEAD_RANK, MAX_NEIGHBOURS, AnyHeadAdapter, NeighbourAdapter
+from py_core.adapters.head import MAX_NEIGHBOURS, NeighbourAdapter
 from py_core.backend_errors import BackendError
 from py_core.backends.checks import HEAD_SLOTS, MAX_LOGIT_ROWS
 from py_core.backends.fusion import Fused
@@ -24,17 +24,8 @@ from py_core.models.graph import Graph, Linear, RMSNorm, SoftCap
 Lower = Callable[[Sequence[Fused], PassContext], list[Kernel]]
 
 _NEAR = 1 + MAX_NEIGHBOURS
-_ADAPTED, _MIXED = " adapted", " mixed"
-
-
-def kind_of(adapters: Sequence[AnyHeadAdapter]) -> str:
-    """Return the end of the names of the heads for rows with these adapters, "" without adapters.
-
-    Only neighbours change logits, which takes an additional kernel.
-    """
-    if any(isinstance(adapter, NeighbourAdapter) for adapter in adapters):
-        return _MIXED
-    return _ADAPTED if adapters else ""
+ADAPTED = " adapted"
+"""The end of the names of the heads for rows with adapters."""
 
 
 class HeadLowering:
@@ -57,7 +48,7 @@ class HeadLowering:
         self.chunk = min(most, max(32, logit_bytes // (4 * self._vocab_size) // 32 * 32))
         """Rows scored at a time."""
 
-    def write(self, number: int, adapter: AnyHeadAdapter) -> bool:
+    def write(self, number: int, adapter: NeighbourAdapter) -> bool:
         """Bring an adapter to a slot. Returns True if the slots' buffer is new: earlier recordings bind another one."""
         is_new = HEAD_ADAPTERS not in self._made
         size = HEAD_SLOTS * self._slot_bytes
@@ -72,20 +63,19 @@ class HeadLowering:
         self._host.write(slots.buffer, (number - 1) * self._slot_bytes, slot_data(adapter))
         return is_new
 
-    def changed(self, kind: str) -> dict[str, list[Kernel]]:
-        """Return the heads with each row's adapter at their inputs, if the adapters are of one kind (`kind_of`).
+    def changed(self) -> dict[str, list[Kernel]]:
+        """Return the heads with each row's adapter at their inputs.
 
-        "head" is for one row that needs logits, "heads" for up to MAX_LOGIT_ROWS, "step" for a state of one row; the
-        kind ends their names.
+        "head" is for one row that needs logits, "heads" for up to MAX_LOGIT_ROWS, "step" for a state of one row;
+        ADAPTED ends their names.
         """
         rows = {"head": "one", "heads": "few", "step": "one"}
-        return {f"{name}{kind}": self._changed(rows[name], name == "step", kind) for name in rows}
+        return {f"{name}{ADAPTED}": self._changed(rows[name], name == "step") for name in rows}
 
-    def _changed(self, rows: str, single_row: bool, kind: str) -> list[Kernel]:
+    def _changed(self, rows: str, single_row: bool) -> list[Kernel]:
         h = self._values.of(self._graph.head_input)
         after = [op for op in self._head if op.out != self._graph.head_input]
-        kernels = [self._adapt(self._state, h), *self._lower(after, PassContext(rows, False, single_row))]
-        return [*kernels, self._mix()] if kind == _MIXED else kernels
+        return [self._adapt(self._state, h), *self._lower(after, PassContext(rows, False, single_row)), self._mix()]
 
     def scored(self) -> list[Kernel]:
         """Score the tokens of `targets`, whose slots are the rows of the body's last pass."""
@@ -127,7 +117,7 @@ class HeadLowering:
             WORKGROUP=MAX_NEIGHBOURS if shapes.lanes == 1 else widest,
         )  # fmt: skip
         x, weight = self._values.of(norm.x), self._vectors.norm(norm)
-        cost = Cost(row_bytes=8 * width + self._slot_bytes, row_flops=2 * 2 * MAX_HEAD_RANK * width)
+        cost = Cost(row_bytes=8 * width + self._slot_bytes, row_flops=2 * MAX_NEIGHBOURS * width)
         return Kernel(
             "adapter at the head's input",
             pipeline,

@@ -19,7 +19,7 @@ from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.training.linears import LinearFactor, TrainingLinears
 from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
 from py_core.training.gradient_ops import HeadLoss
-from py_core.training.session import HeadRows, Loss, Pack
+from py_core.training.session import Loss, Pack
 
 CHUNK = 4096
 """Tokens of the vocabulary whose logits exist at a time."""
@@ -68,7 +68,7 @@ class LossLowering:
         self.sums = make(SUMS_BYTES * rows, "sums of logits")
         self.states = make(4 * self._width * rows, "states of rows with a loss")
         self._base_states = make(4 * self._width * rows, "the base's states")
-        self.gradient = make(4 * self._width * rows, "gradient of the states")
+        self._gradient = make(4 * self._width * rows, "gradient of the states")
         self._logits = make(4 * self._stride * rows, "logits of a chunk")
         self._base_logits = make(4 * self._stride * rows, "the base's logits of a chunk")
 
@@ -85,10 +85,6 @@ class LossLowering:
             yield self._rows, rows.tobytes()
             if pack.base_states is not None:
                 yield self._base_states, np.ascontiguousarray(pack.base_states, np.float32).tobytes()
-
-    def states_given(self, rows: HeadRows) -> tuple[Binding, bytes]:
-        """Return states that `kernels` read instead of those that `gather` brings, and their place."""
-        return self.states, np.ascontiguousarray(rows.states, np.float32).tobytes()
 
     def gather(self, h: Binding) -> list[Kernel]:
         """Gather the states of the rows with a loss."""
@@ -108,10 +104,10 @@ class LossLowering:
             found += [] if last else self._made_logits(chunk, divergence)
             found.append(self._slopes(chunk, divergence))
             found += self._linears.logits_gradient(
-                self._matrix, chunk.part, self._stride, chunk.state, self._logits, self.gradient, add=not last
+                self._matrix, chunk.part, self._stride, chunk.state, self._logits, self._gradient, add=not last
             )
         pipeline = self._builder.pipeline("scatter_rows", {}, K=self._width, WORKGROUP=64)
-        bindings = fixed((self._pack, self.gradient, dh))
+        bindings = fixed((self._pack, self._gradient, dh))
         found.append(Kernel("scatter_rows", pipeline, bindings, self._by_quads, Cost(row_bytes=8 * self._width)))
         return found
 

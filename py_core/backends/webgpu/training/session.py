@@ -27,7 +27,6 @@ from py_core.training.plan import TrainingPlan
 from py_core.training.session import (
     AdamW,
     AfterPiece,
-    HeadRows,
     Loss,
     Pack,
     StepResult,
@@ -96,8 +95,9 @@ class WebGPUTraining:
 
     async def accumulate(self, pack: Pack, after_piece: AfterPiece | None = None) -> Loss:
         self._check(pack)
+        loss = "loss" if pack.base_states is None else "loss and divergence"
         with self._telling_loss() as on:
-            await self._run(on, pack, ("forward", _loss_part(pack), "back"), after_piece)
+            await self._run(on, pack, ("forward", loss, "back"), after_piece)
             sums = await on.host.read(on.loss.sums.buffer, 0, SUMS_BYTES * max(len(pack.loss_rows), 1))
         return loss_of(pack, sums)
 
@@ -108,18 +108,6 @@ class WebGPUTraining:
             await self._run(on, pack, ("base",), after_piece)
             data = await on.host.read(on.loss.states.buffer, 0, 4 * width * max(count, 1))
         return np.frombuffer(data, np.float32).reshape(-1, width)[:count].copy()
-
-    async def head_gradient(self, rows: HeadRows, after_piece: AfterPiece | None = None) -> tuple[Loss, np.ndarray]:
-        pack = rows.pack()
-        self._check(pack)
-        count, width = len(pack.loss_rows), self._plan.loss.h.width
-        with self._telling_loss() as on:
-            place, data = on.loss.states_given(rows)
-            on.host.write(place.buffer, 0, data)
-            await self._run(on, pack, (_loss_part(pack),), after_piece)
-            sums = await on.host.read(on.loss.sums.buffer, 0, SUMS_BYTES * count)
-            found = await on.host.read(on.loss.gradient.buffer, 0, 4 * width * count)
-        return loss_of(pack, sums), np.frombuffer(found, np.float32).reshape(count, width).copy()
 
     async def step(self, rule: AdamW) -> StepResult:
         with self._telling_loss() as on:
@@ -208,7 +196,3 @@ class WebGPUTraining:
             recorded.append(section.recorded)
             work += section.work(rows)
         return recorded, work
-
-
-def _loss_part(pack: Pack) -> str:
-    return "loss" if pack.base_states is None else "loss and divergence"
