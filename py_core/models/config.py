@@ -154,10 +154,13 @@ class _Settings:
     def recurrent_layers(self, layers: int) -> frozenset[int]:
         """The layers of Qwen 3.5 without attention. A file says them one by one, or that each nth layer is another."""
         listed = self._metadata.get(f"{self.architecture}.attention.recurrent_layers")
-        if isinstance(listed, np.ndarray) and listed.ndim == 1 and len(listed) >= layers:
-            return frozenset(np.flatnonzero(listed[:layers]).tolist())
         every = self.integer("full_attention_interval", 4)
-        return frozenset(layer for layer in range(layers) if (layer + 1) % every)
+        if not (isinstance(listed, np.ndarray) and listed.ndim == 1 and len(listed) >= layers):
+            listed = np.arange(1, layers + 1) % every
+        recurrent = frozenset(np.flatnonzero(listed[:layers]).tolist())
+        if len(recurrent) == layers:  # pages belong to layers with attention
+            raise self._damaged("full_attention_interval", every)
+        return recurrent
 
     def delta_heads(self) -> tuple[int, int, int]:
         """The heads of q and k, the heads of v, and the values of each head of a delta rule."""

@@ -28,12 +28,12 @@ class DeltaRows:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, key_heads: int, heads: int, size: int) -> DeltaRows:
-        """A page and some rows of another, remembered for some time."""
+        """Two pages and some rows of a third, remembered for some time."""
 
         def normal(*shape: int) -> np.ndarray:
             return rng.standard_normal(shape).astype(np.float32)
 
-        length = PAGE + 15
+        length = 2 * PAGE + 5
         table = rng.permutation(SLOTS * PAGES).reshape(SLOTS, PAGES).astype(np.uint32)
         x, rate = normal(SLOTS, length, (2 * key_heads + heads) * size), -np.exp(normal(heads) - 2)
         alpha, beta = normal(2, SLOTS, length, heads) * rng.choice([1, 30]).astype(np.float32)

@@ -204,6 +204,24 @@ def test_a_number_of_experts_that_no_model_has_is_named(
 
 
 @pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ssm.time_step_rank": 3}, "ssm.time_step_rank = 3"),
+        ({"ssm.conv_kernel": 9}, "ssm.conv_kernel = 9"),
+        ({"ssm.state_size": 0}, "ssm.state_size = 0"),
+        ({"attention.recurrent_layers": np.array([True] * 3)}, "full_attention_interval = 4"),
+        ({"attention.recurrent_layers": None}, "full_attention_interval = 4"),
+        ({"nextn_predict_layers": -1}, "nextn_predict_layers = -1"),
+    ],
+)
+def test_delta_rules_that_no_model_has_are_named(
+    headers: Callable[[str], GGUFHeader], changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(GGUFError, match=f"qwen35.{said}, which no model has"):
+        described(headers("qwen35"), {f"qwen35.{key}": value for key, value in changes.items()})
+
+
+@pytest.mark.parametrize(
     ("model", "key", "value"),
     [
         (LLAMA, "expert_count", 8),
@@ -234,6 +252,7 @@ def test_a_number_of_experts_that_no_model_has_is_named(
         ("glm4", "nextn_predict_layers", 1),
         ("granite", "rope.scaling.finetuned", False),
         ("granite", "expert_count", 8),
+        ("qwen35", "ssm.inner_size", 96),
         ("granitemoe", "expert_gating_func", 2),
         ("granitemoe", "expert_group_count", 2),
         ("granitemoe", "expert_weights_norm", False),

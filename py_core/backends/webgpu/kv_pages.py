@@ -20,6 +20,7 @@ from py_core.backends.webgpu.demoted_pages import DemotedPages
 from py_core.backends.webgpu.host import PAGES, Binding, Host
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.shaders import Constant
+from py_core.messages import Message
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import (
@@ -38,6 +39,9 @@ from py_core.paging.page_table import (
 from py_core.paging.tiers import Tier
 
 STATES_LABEL = "states"
+_NO_ROOM = Message(
+    "gpu.no-memory-left", "The conversations need more memory than is free on this GPU. Start a new chat."
+)
 
 
 @dataclass(frozen=True)
@@ -159,10 +163,7 @@ class KVPages:
             while group.pages.lacks(slot, first, length):
                 capacity = group.pages.grown()
                 if capacity == group.pages.capacity or capacity > self._most(group):
-                    raise BackendError(
-                        "gpu.no-memory-left",
-                        "The conversations need more memory than is free on this GPU. Start a new chat.",
-                    )
+                    raise BackendError(_NO_ROOM)
                 await self._resize(group, capacity)
                 group.pages.add_capacity(capacity)
             while group.pages.lacks_states(slot, first, length):
@@ -335,7 +336,9 @@ class KVPages:
             group.buffers[layer] = await self._moved(old, nbytes, capacity * self._nbytes[layer], PAGES)
 
     async def _add_states(self, group: _Group, count: int) -> None:
-        """Let there be `count` states. Raises BackendError if the GPU has no room."""
+        """Let there be `count` states. Raises BackendError if the GPU has no room, or a kernel cannot bind them."""
+        if count * max(self._state_bytes.values()) > self._host.adapter.max_binding_size:
+            raise BackendError(_NO_ROOM)
         for part, nbytes in self._state_bytes.items():
             new = await self._moved(self._states[part], group.pages.states * nbytes, count * nbytes, STATES_LABEL)
             self._states[part] = new

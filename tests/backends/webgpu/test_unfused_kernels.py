@@ -136,20 +136,20 @@ def test_a_convolution_equals_numpy_and_keeps_its_rows(run_kernel, width, taps, 
 @given(seed=SEEDS)
 @settings(few, max_examples=1)
 def test_a_delta_rule_equals_numpy_over_pages(run_kernel, key_heads, heads, size, seed) -> None:
-    rng = np.random.default_rng(seed)
+    rng, most = np.random.default_rng(seed), 32
     drawn = DeltaRows.drawn(rng, key_heads, heads, size)
     states, expected, weights = drawn.states, drawn.expected(), np.stack([drawn.rate, drawn.bias])
-    for placed in drawn.passes(rng, MAX_ROWS):
-        count, rest = len(placed), bytes(ROW_BYTES * (MAX_ROWS - len(placed)))
+    for placed in drawn.passes(rng, most):
+        count, rest = len(placed), bytes(ROW_BYTES * (most - len(placed)))
         rows = state_bytes([(0, *place) for place in placed]) + rest
         inputs = [
-            np.concatenate([drawn.of(values, placed), np.zeros((MAX_ROWS - count, values.shape[2]), np.float32)])
+            np.concatenate([drawn.of(values, placed), np.zeros((most - count, values.shape[2]), np.float32)])
             for values in (drawn.x, drawn.alpha, drawn.beta)
         ]
-        y = np.zeros((MAX_ROWS, heads * size), np.float32)
+        y = np.zeros((most, heads * size), np.float32)
         states, out = run_kernel(
             "delta_rule", [rows, *inputs, weights, drawn.table, states, y], (heads, 1, 1),
-            MAX_ROWS=MAX_ROWS, KEY_HEADS=key_heads, HEADS=heads, SIZE=size, PAGE=PAGE, MAX_PAGES=PAGES,
+            MAX_ROWS=most, KEY_HEADS=key_heads, HEADS=heads, SIZE=size, PAGE=PAGE, MAX_PAGES=PAGES,
         )  # fmt: skip
         states, got = floats(states, *drawn.states.shape), floats(out, *y.shape)[:count]
         wanted = drawn.of(expected, placed)

@@ -19,9 +19,10 @@ from py_core.formats.source import FileSource
 from py_core.loading import load_model
 from py_core.models.registry import describe_model
 from tests.backends.backend_pairs import prompt
-from tests.models.architectures.variants import QUANTIZED
+from tests.models.architectures.variants import DELTA_RULES, QUANTIZED
 from tests.tiny import adapters as tiny_adapters
 from tests.tiny.llama import TinyLlama
+from tests.tiny.models import Variant
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -64,9 +65,22 @@ await hidden_and_logits(*json.loads('ARGUMENTS'))
 """
 
 
-@pytest.mark.parametrize("backend", [pytest.param("webgpu", marks=pytest.mark.all), "wasm"])
-async def test_hidden_states_logits_and_scores_equal_numpy(python_page: Page, tmp_path: Path, backend: str) -> None:
-    path = TinyLlama(formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")
+LLAMA = TinyLlama(formats=("F32",), embedding_format="F32")
+
+
+@pytest.mark.parametrize(
+    ("backend", "tiny"),
+    [
+        pytest.param("webgpu", LLAMA, marks=pytest.mark.all, id="webgpu"),
+        pytest.param("wasm", LLAMA, id="wasm"),
+        pytest.param("webgpu", DELTA_RULES, marks=pytest.mark.all, id="webgpu-delta rules"),
+        pytest.param("wasm", DELTA_RULES, marks=pytest.mark.all, id="wasm-delta rules"),
+    ],
+)
+async def test_hidden_states_logits_and_scores_equal_numpy(
+    python_page: Page, tmp_path: Path, backend: str, tiny: TinyLlama | Variant
+) -> None:
+    path = tiny.write(tmp_path / "tiny.gguf")
     tokens, start = prompt(70), 3
     arguments = [backend, base64.b64encode(path.read_bytes()).decode(), tokens, NAMES, start]
     source = IN_PAGE.replace("ARGUMENTS", json.dumps(arguments))
