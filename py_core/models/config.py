@@ -159,7 +159,7 @@ class _Settings:
             listed = np.arange(1, layers + 1) % every
         recurrent = frozenset(np.flatnonzero(listed[:layers]).tolist())
         if len(recurrent) == layers:  # pages belong to layers with attention
-            raise self._damaged("full_attention_interval", every)
+            raise self.damaged("full_attention_interval", every)
         return recurrent
 
     def delta_heads(self) -> tuple[int, int, int]:

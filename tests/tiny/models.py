@@ -119,7 +119,7 @@ def head_size(variant: Variant) -> int:
 
 @dataclass(frozen=True)
 class Kind:
-    """What differs between the layers of Gemma 4."""
+    """The differences between the layers of Gemma 4."""
 
     head: int
     kv_heads: int
