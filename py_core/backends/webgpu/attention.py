@@ -35,6 +35,8 @@ _MERGE_WORKGROUP = 256
 _MOST_SLICES = 2
 _MOST_TILED = 512
 """The most values of a head in attention_tiles."""
+_MOST_OF_FEW_LANES = 256
+"""The most values of a head that fewer than 32 lanes read together."""
 _TILED_AT_ONCE = 256
 """The most values of an output of attention_tiles: for more, a workgroup makes a part of them."""
 _SLICE_BYTES = 15 << 10
@@ -70,6 +72,14 @@ def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: Adapter
         "The GPU has too little workgroup memory for attention heads of {size} values.",
         size=head_dim,
     )
+
+
+def reduction_of(shapes: KernelShapes, head_dim: int) -> tuple[str, int]:
+    """Return how attention_split adds up, and over how many lanes at most."""
+    # A software adapter's kernels usually have one lane. Heads that are too large for one lane come here, and those of
+    # which few lanes would need more workgroup memory than many GPUs have.
+    few = shapes.lanes == 1 or (shapes.lanes < 32 and head_dim > _MOST_OF_FEW_LANES)
+    return ("reduce_workgroup", 32) if few else (shapes.reduce, shapes.lanes)
 
 
 def _memory(quads: int, lanes: int, workgroup: int) -> int:
@@ -160,7 +170,7 @@ class AttentionKernels:
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most_heads)
-        reduce, most_lanes = self._reduction()
+        reduce, most_lanes = reduction_of(self._shapes, self._config.head_dim)
         lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
         if following:
             constants |= following.constants
@@ -173,16 +183,12 @@ class AttentionKernels:
         bindings = self._bindings(op, q, out, following)
         return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
 
-    def _reduction(self) -> tuple[str, int]:
-        """Return how attention_split adds up, and over how many lanes at most."""
-        # A software adapter's kernels usually have one lane. Heads that are too large for one lane come here.
-        alone = self._shapes.lanes == 1
-        return ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
-
     def _following(self, next_of: NextOf) -> LoraNext | None:
         """Return the parts that both kernels of attention's output leave: one of each head."""
         head_dim = self._config.head_dim
-        lanes, workgroup = lane_group_shape(head_dim, self._reduction()[1], _WORKGROUPS[0], self._adapter)
+        lanes, workgroup = lane_group_shape(
+            head_dim, reduction_of(self._shapes, self._config.head_dim)[1], _WORKGROUPS[0], self._adapter
+        )
         least = min(workgroup, _MERGE_WORKGROUP)
         memory = _memory(head_dim // 4, lanes, workgroup) + 4 * (head_dim + least)
         fits = memory <= self._adapter.max_workgroup_storage

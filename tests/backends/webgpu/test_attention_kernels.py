@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from py_core.backend_errors import BackendError
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
-from py_core.backends.webgpu.attention import SHORT, SPLIT, heads_each, lane_group_shape, length_class_of
+from py_core.backends.webgpu.attention import (
+    SHORT,
+    SPLIT,
+    heads_each,
+    lane_group_shape,
+    length_class_of,
+    reduction_of,
+)
+from py_core.backends.webgpu.kernel_shapes import choose_shapes
 from py_core.paging.page_table import PAGE
 from tests.backends.variants import covering, named
 
@@ -361,5 +369,9 @@ def test_lane_groups_and_their_workgroup_fit_the_adapter(host) -> None:
     assert lane_group_shape(64, 32, 256, roomy) == (8, 256)
     least = replace(host.adapter, max_workgroup_storage=16 << 10, max_workgroup_size=256)
     assert all(lane_group_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 513, 8))
+    for lanes in (8, 16, 32):
+        shapes = choose_shapes(replace(least, software=False, subgroup_size=lanes), 512)
+        assert lane_group_shape(512, reduction_of(shapes, 512)[1], 512, least)[0] == 32
+        assert reduction_of(shapes, 256) == ("reduce_subgroup", lanes)
     with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
         lane_group_shape(256, 32, 512, replace(least, max_workgroup_storage=2 << 10))

@@ -147,7 +147,8 @@ def kernel_variants() -> list[KernelVariant]:
     add("attention", {}, **sizes, **narrow, WORKGROUP=4)
     for head_dim in (64, 72, 80, 256, 512):
         shape = {**sizes, **(plain if head_dim == 72 else narrow), "HEAD_DIM": head_dim}
-        for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
+        few = [("reduce_subgroup", 8)] if head_dim < 512 else []
+        for reduce, most_lanes in (("reduce_workgroup", 32), *few):
             lanes, workgroup = lane_group_shape(head_dim, most_lanes, 256, least)
             split = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
             add(
