@@ -19,6 +19,7 @@ from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
     BAND_ROWS,
+    GATES,
     MOST_GROUP,
     MOST_HEAD_DIM,
     OP_BYTES,
@@ -260,7 +261,7 @@ class ProgramLowering:
                 return [Op(OpKind.ROPE, (*place, *self.rotation(op)))]
             case ops.GLU():
                 pair = (values[op.gate], values[op.up], op.out.width)
-                return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))]
+                return [Op(OpKind.GLU, (*pair, out, op.out.width, GATES[op.activation]))]
             case ops.ShortConv():
                 taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
                 return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps, int(op.gated)))]
