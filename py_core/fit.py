@@ -81,16 +81,18 @@ class Parts:
 class Need:
     """A model's memory need on a backend ("webgpu", "wasm", "numpy"). Sizes in bytes.
 
-    `layer_page` is 64 tokens of one layer with attention; `windows` are those layers', 0 if a layer sees everything.
-    `rows_page` is what a page holds of all convolutions. `scratch`, with the states of delta rules, is
-    independent of the context, each token of which adds `token_scratch`. `read` are the weights that a step of one
-    token reads. `smaller` has the weights for other formats of all matrices.
+    `windows` are those of the layers with keys and values, 0 if a layer sees everything. `layer_pages` are 64 tokens of
+    each of these layers, `readers` the numbers of layers that read them. `rows_page` is what a page holds of all
+    convolutions. `scratch`, with the states of delta rules, is independent of the context, each token of which adds
+    `token_scratch`. `read` are the weights that a step of one token reads. `smaller` has the weights for other formats
+    of all matrices.
     """
 
     name: str
     backend: str
     weights: int
-    layer_page: int
+    layer_pages: tuple[int, ...]
+    readers: tuple[int, ...]
     rows_page: int
     scratch: int
     token_scratch: float
@@ -99,16 +101,23 @@ class Need:
     windows: tuple[int, ...]
     smaller: Mapping[str, int]
 
+    @property
+    def layer_page(self) -> int:
+        """64 tokens of the layer with most or largest heads."""
+        return max(self.layer_pages)
+
     def at(self, context: int) -> Parts:
         """The need with one conversation of `context` tokens."""
-        pages = sum(self._pool(window, context) * layers for window, layers in self._groups(context).items())
-        nbytes = pages * self.layer_page + self._pool(0, context) * self.rows_page
+        groups = self._groups(context)
+        nbytes = sum(self._pool(window, context) * layer for window, layer in groups.items())
+        nbytes += self._pool(0, context) * self.rows_page
         return Parts(context, self.weights, nbytes, self.scratch + int(context * self.token_scratch))
 
     def read_at(self, position: int) -> int:
         """Bytes that a step reads for the token at a position: weights, and keys and values before it."""
-        seen = sum(min(position + 1, window) if window else position + 1 for window in self.windows)
-        return self.read + self.layer_page * seen // PAGE
+        seen = [min(position + 1, window) if window else position + 1 for window in self.windows]
+        layers = zip(seen, self.layer_pages, self.readers, strict=True)
+        return self.read + sum(count * page * readers for count, page, readers in layers) // PAGE
 
     def holds(self, context: int, room: Room) -> bool:
         """True if the model fits with this context."""
@@ -128,8 +137,11 @@ class Need:
         return min(low * PAGE, max(self.trained, PAGE))
 
     def _groups(self, context: int) -> Counter[int]:
-        """The number of layers that share a pool of pages, by the window that they keep (0: everything)."""
-        return Counter(kept_window(window, context) for window in self.windows)
+        """64 tokens of all layers that share a pool of pages, by the window that they keep (0: everything)."""
+        groups = Counter[int]()
+        for window, page in zip(self.windows, self.layer_pages, strict=True):
+            groups[kept_window(window, context)] += page
+        return groups
 
     def _pool(self, window: int, context: int) -> int:
         """The number of pages per layer to which a conversation grows its pool."""
@@ -141,14 +153,13 @@ class Need:
         return -(-table.capacity // EXTENT) * EXTENT if self.backend == "wasm" else table.capacity
 
 
-def bytes_per_token(config: ModelConfig, graph: Graph, backend: str, precision: str = "precise") -> int:
+def bytes_per_token(graph: Graph, backend: str, precision: str = "precise") -> int:
     """The size of a token's keys and values in all layers, and its share of the rows of convolutions. Layers with a
     window keep at most that many tokens."""
-    layers = sum(isinstance(op, Attention) for op in graph.ops)
-    return (layers * _layer_page(config, backend, precision) + _rows_page(config, graph, backend, precision)) // PAGE
+    return (sum(_layer_pages(graph, backend, precision)) + _rows_page(graph, backend, precision)) // PAGE
 
 
-def _rows_page(config: ModelConfig, graph: Graph, backend: str, precision: str) -> int:
+def _rows_page(graph: Graph, backend: str, precision: str) -> int:
     """The bytes of the rows of all convolutions in a page. On WASM they take whole parts, as large as a layer's. numpy
     keeps all rows, also those of delta rules; elsewhere a model with delta rules has them in states."""
     if graph.delta_rules and backend != "numpy":
@@ -157,25 +168,28 @@ def _rows_page(config: ModelConfig, graph: Graph, backend: str, precision: str) 
     widths = [op.out.width for op in graph.convolutions.values()]
     widths += [op.key_heads * op.size + op.out.width + op.heads for op in graph.delta_rules.values()]
     nbytes = sum(kept * width * 4 for width in widths)
-    part = _layer_page(config, backend, precision) if backend == "wasm" else 1
+    part = min(_layer_pages(graph, backend, precision)) if backend == "wasm" else 1
     return -(-nbytes // part) * part
 
 
-def _states(config: ModelConfig, graph: Graph, backend: str, precision: str) -> int:
+def _states(graph: Graph, backend: str, precision: str) -> int:
     """The bytes of the states that a model with delta rules begins with. On WASM each takes whole parts (kv_pages.py),
     and each of its own parts begins at a multiple of 64."""
     if backend == "numpy":
         return 0
-    step, part = (64, EXTENT * _layer_page(config, backend, precision)) if backend == "wasm" else (1, 1)
+    step, part = (64, EXTENT * min(_layer_pages(graph, backend, precision))) if backend == "wasm" else (1, 1)
     nbytes = sum(-(-size // step) * step for size in state_sizes(graph).values())
     return STATES * -(-nbytes // part) * part
 
 
-def _layer_page(config: ModelConfig, backend: str, precision: str) -> int:
+def _layer_pages(graph: Graph, backend: str, precision: str) -> tuple[int, ...]:
+    """The bytes of a page in each layer with keys and values. On WASM they are multiples of the smallest."""
+    layers = graph.caches.values()
     if backend != "wasm":
-        return 2 * config.num_key_value_heads * PAGE * head_room(config.head_dim) * 4
+        return tuple(2 * op.num_key_value_heads * PAGE * head_room(op.head_dim) * 4 for op in layers)
     limbs = Mode.FAST if precision == "fast" else Mode.PRECISE
-    return config.num_key_value_heads * head_page_bytes(config.head_dim, limbs)
+    sizes = [op.num_key_value_heads * head_page_bytes(op.head_dim, limbs) for op in layers]
+    return tuple(-(-size // min(sizes)) * min(sizes) for size in sizes)
 
 
 def memory_need(
@@ -188,6 +202,7 @@ def memory_need(
     """
     sizes = {name: _bytes(backend, tensors[name].format, shape) for name, shape in graph.weights.items()}
     linears = {op.weight for op in graph.ops if isinstance(op, Linear)}
+    attentions = [op for op in graph.ops if isinstance(op, Attention)]
     experts = {op.weight: op.used for op in graph.ops if isinstance(op, ExpertLinear)}
     matrices = {name: shape for name, shape in graph.weights.items() if len(shape) > 1}
     others = sum(size for name, size in sizes.items() if name not in matrices)
@@ -200,15 +215,16 @@ def memory_need(
         # For a prefill in integers, if that is faster: a quantized buffer for each width of x.
         widths = {op.x.width for op in graph.ops if isinstance(op, Linear)}
         scratch += rows * sum(widths) // BLOCK * LIMBS_BYTES
-    scratch += _states(config, graph, backend, precision)
+    scratch += _states(graph, backend, precision)
     return Need(
         name=config.name, backend=backend, weights=sum(sizes.values()),
-        layer_page=_layer_page(config, backend, precision),
-        rows_page=_rows_page(config, graph, backend, precision), scratch=scratch, token_scratch=token_scratch,
+        layer_pages=_layer_pages(graph, backend, precision),
+        readers=tuple(sum(op.layer == layer for op in attentions) for layer in graph.caches),
+        rows_page=_rows_page(graph, backend, precision), scratch=scratch, token_scratch=token_scratch,
         read=sum(sizes[name] for name in linears)
         + sum(sizes[name] * used // config.experts for name, used in experts.items()),
         trained=config.max_position_embeddings,
-        windows=tuple(op.window for op in graph.ops if isinstance(op, Attention)), smaller=smaller,
+        windows=tuple(op.window for op in graph.caches.values()), smaller=smaller,
     )  # fmt: skip
 
 
@@ -242,6 +258,7 @@ def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tupl
     width, kv = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
     used = max(1, config.experts_used)
     values = config.hidden_size * used + 3 * width + 2 * kv + 3 * config.intermediate_size * used
+    values += 4 * config.num_hidden_layers * config.per_layer_width
     scratch = rows * values * 4 + MAX_LOGIT_ROWS * config.vocab_size * 4
     angles = config.rope.dimensions * 4 * (1 if config.rope == config.local_rope else 2)
     parts = config.num_attention_heads * (head_room(config.head_dim) + 2) * 4 / PART

@@ -669,6 +669,9 @@ export class DeveloperCalls extends Calls {
   /** @returns {Promise<AsyncIterableIterator<Measured>>} */
   profile() { return this.to.stream('developer', 'profile', {}); }
 
+  /** @returns {Promise<void>} */
+  tune() { return this.to.call('developer', 'tune', {}); }
+
   /** @param {{on: boolean}} given @returns {Promise<void>} */
   speculate(given) { return this.to.call('developer', 'speculate', given); }
 }

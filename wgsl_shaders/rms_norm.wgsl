@@ -1,7 +1,7 @@
 // y[m, h, :] = x[m, h, :] / sqrt(mean(x[m, h, :]^2) + EPS) * weight, for each of a row's HEADS parts (1: the whole
 // row). With ADD, it is added to y (the residual).
-// Bindings: 0 state; 1 weight: (K,); 2 x and 3 y: (MAX_ROWS, HEADS, K).
-// Constants: K, HEADS, EPS, ADD, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits;
+// Bindings: 0 state; 1 weight: (K,), or any buffer if not WEIGHTED: then nothing is multiplied; 2 x and 3 y: (MAX_ROWS, HEADS, K).
+// Constants: K, HEADS, EPS, ADD, WEIGHTED, LANES (= WORKGROUP); LOGITS: only the last rows of x are read, those that need logits;
 // they make rows 0, 1 ... of y. One workgroup per part; dispatch (count, HEADS), or (rows that need logits, HEADS) with
 // LOGITS.
 #import state
@@ -19,7 +19,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) la
   for (var i = lane; i < K; i += LANES) { sum += x[from_row + i] * x[from_row + i]; }
   let scale = inverseSqrt(reduce_lanes(sum, lane) / f32(K) + EPS);
   for (var i = lane; i < K; i += LANES) {
-    var value = x[from_row + i] * scale * weight[i];
+    var value = x[from_row + i] * scale;
+    if (WEIGHTED) { value *= weight[i]; }
     if (ADD) { value += y[to_row + i]; }
     y[to_row + i] = value;
   }

@@ -27,6 +27,7 @@ from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.draft_loading import check_draft, load_draft, read_draft
+from py_core.engine.turns import Priority
 from py_core.fit import Need, Room, cost
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import open_source
@@ -174,6 +175,8 @@ async def _load(options: ModelOptions) -> Model:
             model.close()
             raise
     await keep_within(model, room, *needs)
+    with notes.status("Measuring which kernels are the fastest, once"):
+        await model.engine.tune(Priority.INTERACTIVE)
     model.config = replace(model.config, name=title_at(model_path(options.model), model.config.name))
     return model
 

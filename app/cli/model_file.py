@@ -19,11 +19,12 @@ from app.cli.terminal import PRINTS_JSON, console, say, wants_json
 from app.models.cache import model_path
 from py_core.backends.fusion import fused_layers
 from py_core.display import one_line, shown
-from py_core.formats.gguf import GGUFHeader, read_header
+from py_core.formats.gguf import GGUFHeader, TensorInfo, read_header
 from py_core.formats.source import WeightSource, open_source
 from py_core.models.config import name_of, read_rope_factors
+from py_core.models.gemma4 import PER_LAYER
 from py_core.models.registry import describe_model
-from py_core.models.rotation import Rotation
+from py_core.models.rotation import STANDS_STILL, Rotation
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.prompts import encode_text
 from py_core.tokenizers.registry import tokenizer_from_gguf
@@ -136,6 +137,8 @@ async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]
     fused = fused_layers(graph)
     return asdict(config) | {
         "conv_layers": sorted(config.conv_layers),
+        "local_layers": sorted(config.local_layers),
+        "per_layer_embeddings": _size_of(header.tensors.get(PER_LAYER)),
         "rope": _rotation_words(config.rope),
         "local_rope": _rotation_words(config.local_rope),
         "fused_layers": f"{sum(fused)} of {len(fused)}",
@@ -144,8 +147,14 @@ async def _described(source: WeightSource, header: GGUFHeader) -> dict[str, Any]
 
 def _rotation_words(rotation: Rotation) -> str:
     """A model's rotary embedding, in one line."""
-    slowest = 2 * math.pi / rotation.frequencies[-1]
-    return f"{rotation.dimensions} values of a head, the slowest pair turns once in {slowest:,.0f} tokens"
+    turning = [frequency for frequency in rotation.frequencies if frequency > STANDS_STILL]
+    slowest = f"the slowest pair turns once in {2 * math.pi / turning[-1]:,.0f} tokens"
+    return f"{2 * len(turning)} values of a head, {slowest}"
+
+
+def _size_of(tensor: TensorInfo | None) -> str:
+    """A tensor's format and size; "" if there is none."""
+    return f"{tensor.format.name}, {tensor.nbytes / 1e6:.1f} MB" if tensor else ""
 
 
 def _tokenizer_facts(header: GGUFHeader) -> dict[str, Any]:

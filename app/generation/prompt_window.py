@@ -92,7 +92,7 @@ class PromptWindow:
         precision = "fast" if "fast" in backend.features else "precise"
         return Context(
             system, 0, turns, file, 0, total - len(prompt), total, round(turns * lost / kept) if kept else 0,
-            bytes_per_token(model.config, model.graph, backend.backend, precision),
+            bytes_per_token(model.graph, backend.backend, precision),
         )  # fmt: skip
 
     def _about(self, messages: Sequence[Message], starts: Sequence[int], opening: str) -> list[float]:

@@ -64,7 +64,7 @@ async def keep_within(model: Model, room: Room, need: Need, draft: Need | None =
     of_model = room.memory
     if room.memory is not None and draft is not None and model.engine.draft is not None:
         taken = [one.weights + one.scratch for one in (need, draft)]
-        pages = [one.layer_page * len(one.windows) for one in (need, draft)]  # both hold the same tokens
+        pages = [sum(one.layer_pages) for one in (need, draft)]  # both hold the same tokens
         left = max(0, room.memory - sum(taken))
         of_model = taken[0] + left * pages[0] // sum(pages)
         await model.engine.draft.limit_memory(taken[1] + left * pages[1] // sum(pages))

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from app.generation.completion import Completion, complete, last_logits
 from app.generation.speed import profile_report
 from app.page.talk import PageTalk
+from py_core.engine.scheduler import Priority
 from py_core.sampling import SamplingParams
 
 PROFILE_POSITION = 512  # the position of the measured token: some way into a conversation
@@ -56,6 +57,10 @@ class DeveloperApi:
                     yield {"done": 1.0, "report": await measuring}
             finally:
                 measuring.cancel()
+
+    async def tune(self) -> None:
+        """Measure at once which kernels are the fastest on this GPU, which else the first pauses do (`Engine.tune`)."""
+        await self._talk.model().engine.tune(Priority.INTERACTIVE)
 
     def speculate(self, on: bool) -> None:
         """Turn speculation on or off (`Engine.speculates`): tokens are guessed and run together. Answers are the same

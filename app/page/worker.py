@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -179,6 +180,8 @@ class PageModel:
                 model, base_sha256, self._adapters, only_one=self._one_learner, idle_seconds=idle_seconds, reader=reader
             )
             self._opening_learning = asyncio.ensure_future(self._runtime.use_model(learner))
+            await self._opening_learning
+            self._tuning = asyncio.ensure_future(tune_in_pauses(model))
         await self._opening_learning
 
     async def _reader_file(self, name: str) -> bytes:
@@ -197,6 +200,11 @@ class PageModel:
         if self._model is None:
             raise BackendError("engine.not-loaded", "The model is not loaded yet. Wait for `sonata.info`.")
         return self._model
+
+
+async def tune_in_pauses(model: Model) -> None:
+    with suppress(BackendError):  # the next answer tells of a lost device
+        await model.engine.tune()
 
 
 def mark_phase(name: str) -> None:

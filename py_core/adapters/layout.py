@@ -45,7 +45,7 @@ class AdapterLayout:
         heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
         for tensor in sorted(graph.linear_weights):
             rows, columns = graph.weights[tensor]
-            block, _, part = tensor.removesuffix(".weight").rpartition(".")
+            block, dot, part = tensor.removesuffix(".weight").rpartition(".")
             parts = {part: rows}
             # phi3 has one matrix in `transformers`, too; qwen35 has one for its delta rules
             if part == "attn_qkv" and config.architecture not in ("phi3", "qwen35"):
@@ -56,7 +56,7 @@ class AdapterLayout:
             first = 0
             for one, height in parts.items():
                 turned = heads.get(one, 0) if config.architecture in PERMUTED else 0
-                self.places[f"{block}.{one}"] = Place(tensor, first, height, columns, turned)
+                self.places[f"{block}{dot}{one}"] = Place(tensor, first, height, columns, turned)
                 first += height
 
     def order(self, module: str) -> np.ndarray | None:

@@ -21,6 +21,7 @@ from py_core.models.graph import (
     Op,
     RMSNorm,
     Rope,
+    Scale,
     SoftCap,
     Value,
 )  # fmt: skip
@@ -97,7 +98,7 @@ def fused_layers(graph: Graph) -> list[bool]:
         for name in (*names, getattr(op, "weight", None)):
             if name and (match := _BLOCK.match(name)):
                 layer = int(match[1])
-        alone = isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap) and op.out not in convolved
+        alone = isinstance(op, Linear | Rope | Attention | GLU | Add | SoftCap | Scale) and op.out not in convolved
         alone |= isinstance(op, RMSNorm) and op.num_heads > 1
         if not isinstance(op, Embedding):
             found[layer] = found.get(layer, True) and not alone
@@ -164,6 +165,8 @@ class _Fusion:
         return op
 
     def _attention(self, op: Attention) -> QKVAttention | None:
+        if not op.appends:
+            return None
         v = self._inner(op.v, Linear)
         q, q_norm, q_rope = self._rotated(op.q)
         k, k_norm, k_rope = self._rotated(op.k)

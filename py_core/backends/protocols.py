@@ -293,6 +293,20 @@ class Profiles(Protocol):
         ...
 
 
+@runtime_checkable
+class Tunes(Protocol):
+    """Runs faster once its kernels were measured on this device."""
+
+    async def tune(self, is_wanted: Callable[[], bool]) -> bool:
+        """Measure in which shapes the kernels are the fastest, keep them for later loads, and run these from then on.
+        What was measured before is not measured again; a device without a clock stays as it is.
+
+        Returns False if it ended early, because `is_wanted` said that something else should have the device. Raises
+        DeviceLostError.
+        """
+        ...
+
+
 def profiler_of(backend: Runs) -> Profiles:
     """Return the backend as one whose kernels can be measured. Raises BackendError if they cannot."""
     if isinstance(backend, Profiles):

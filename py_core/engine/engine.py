@@ -16,7 +16,7 @@ from py_core.adapters.parameters import ParameterLayout
 from py_core.backend_errors import ContextFullError, too_long
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
-from py_core.backends.protocols import Backend, Capabilities, HasPages, profiler_of
+from py_core.backends.protocols import Backend, Capabilities, HasPages, Tunes, profiler_of
 from py_core.engine.draft import Draft
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
@@ -185,6 +185,13 @@ class Engine:
         """
         training = await self._scheduler.alone(lambda: self.backend.open_training(layout), priority)
         return TrainingInTurns(training, self._scheduler, priority)
+
+    async def tune(self, priority: Priority = Priority.IDLE) -> None:
+        """Measure in which shapes the kernels are the fastest on this device, as `Tunes.tune`: in some seconds, once.
+        Anybody who wants an answer meanwhile waits for half a second at most. Raises DeviceLostError."""
+        for backend in [self.backend, *([self.draft.backend] if self.draft else [])]:
+            if isinstance(backend, Tunes):
+                await self._scheduler.until_wanted(backend.tune, priority)
 
     def idle_held(self) -> AbstractContextManager[None]:
         """While this is open, calls of Priority.IDLE pause once their current piece of work is done."""

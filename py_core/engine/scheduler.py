@@ -85,6 +85,17 @@ class Scheduler:
         async with DeviceTurn(self._turns, priority):
             return await work()
 
+    async def until_wanted(self, work: Callable[[Callable[[], bool]], Awaitable[bool]], priority: Priority) -> None:
+        """Run work that belongs to no sequence until it returns True. It gets a function that says if a more urgent
+        request waits: then it ends early, returns False, and is repeated once the device is free again."""
+
+        async def in_turn() -> bool:
+            async with DeviceTurn(self._turns, priority) as turn:
+                return await work(lambda: turn.is_wanted)
+
+        while not await in_turn():
+            pass
+
     async def in_pieces(self, work: Callable[[AfterPiece], Awaitable[T]], priority: Priority) -> T:
         """Run work that belongs to no sequence, such as a pass of training. Other requests go first between its pieces.
 

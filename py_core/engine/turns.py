@@ -103,12 +103,18 @@ class DeviceTurn:
         """
         if not self.is_used:
             return False
-        if self._turns.is_held(self._priority):
+        if self.is_wanted:
             return True
         if (waiting := self._turns.next) is None or waiting[0] > self._priority:
             return False
         reads = not waiting[1]
-        return waiting[0] < self._priority or (self._decodes and reads) or self.was_long
+        return (self._decodes and reads) or self.was_long
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if a more urgent request waits, or this one is to pause."""
+        waiting = self._turns.next
+        return self._turns.is_held(self._priority) or (waiting is not None and waiting[0] < self._priority)
 
     @property
     def was_long(self) -> bool:

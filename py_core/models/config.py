@@ -26,6 +26,7 @@ ROPE_FACTORS = (ROPE_FREQS, ROPE_LONG, ROPE_SHORT)
 DEFAULT_CONTEXT = 8192
 """The default number of tokens of a sequence: keys and values of more would need more memory than most have."""
 
+_WIDTH = "feed_forward_length"
 _MOST_STRETCH = 64
 """The largest multiple of the trained context that may be asked for: beyond it, every model's output is nonsense."""
 
@@ -43,6 +44,10 @@ class ModelConfig:
     of attention. In Qwen 3.5 a delta rule follows it, with `key_heads` heads of q and k and `value_heads` heads of v,
     of `state_size` values each. `experts` is 0 if a layer has one MLP; otherwise each row uses `experts_used` of that
     many.
+
+    `local_layers` are the layers with a window if the file says it, with `local_kv_heads` heads of `local_head_dim`
+    values. `intermediate_sizes` are those of each layer if they differ. The last `shared_kv_layers` have no keys and
+    values of their own. `per_layer_width`: the values of a token's additional embedding for each layer, or 0.
     """
 
     architecture: str
@@ -74,6 +79,12 @@ class ModelConfig:
     state_size: int = 0
     experts: int = 0
     experts_used: int = 0
+    local_layers: frozenset[int] = frozenset()
+    local_head_dim: int = 0
+    local_kv_heads: int = 0
+    intermediate_sizes: tuple[int, ...] = ()
+    shared_kv_layers: int = 0
+    per_layer_width: int = 0
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -95,17 +106,37 @@ class _Settings:
 
     def _counted(self, key: str, value: int, least: int) -> int:
         if not least <= value <= MAX_COUNTS[key]:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def of_layers(self, key: str, layers: int, default: int | None = None) -> int:
         """A count that a file may give for each layer. It must be the same for all; other models are not supported."""
-        values = self._metadata.get(f"{self.architecture}.{key}")
-        if not (isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)):
+        values = self._listed(key, layers)
+        if values is None:
             return self.integer(key, default)
         if (values != values[0]).any():
             raise unsupported(f"{self.architecture}.{key}", values)
         return self._counted(key, int(values[0]), least=1)
+
+    def each_layer(self, key: str, layers: int, default: int | None = None) -> list[int]:
+        """A count of each layer. The file has one number for all, or a list."""
+        values = self._listed(key, layers)
+        if values is None:
+            return [self.integer(key, default)] * layers
+        return [self._counted(key, int(value), least=1) for value in values]
+
+    def _listed(self, key: str, layers: int) -> np.ndarray | None:
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        listed = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.shape == (layers,)
+        return values if listed else None
+
+    def local_layers(self, layers: int) -> frozenset[int]:
+        """The layers with a window, of which a file of Gemma 4 has a list."""
+        key = "attention.sliding_window_pattern"
+        values = self._metadata.get(f"{self.architecture}.{key}")
+        if not (isinstance(values, np.ndarray) and values.dtype == bool and values.shape == (layers,)):
+            raise self.damaged(key, values)
+        return frozenset(np.flatnonzero(values).tolist())
 
     def kv_heads(self, layers: int, heads: int) -> tuple[int, frozenset[int]]:
         """The heads of keys and values of a layer with attention, and the layers without any: LFM2's convolutions."""
@@ -128,7 +159,7 @@ class _Settings:
             listed = np.arange(1, layers + 1) % every
         recurrent = frozenset(np.flatnonzero(listed[:layers]).tolist())
         if len(recurrent) == layers:  # pages belong to layers with attention
-            raise self._damaged("full_attention_interval", every)
+            raise self.damaged("full_attention_interval", every)
         return recurrent
 
     def delta_heads(self) -> tuple[int, int, int]:
@@ -136,7 +167,7 @@ class _Settings:
         keys, heads = self.integer("ssm.group_count"), self.integer("ssm.time_step_rank")
         size, width = self.integer("ssm.state_size"), self.integer("ssm.inner_size")
         if heads % keys:
-            raise self._damaged("ssm.time_step_rank", heads)
+            raise self.damaged("ssm.time_step_rank", heads)
         if width != heads * size:
             raise unsupported(f"{self.architecture}.ssm.inner_size", width)
         return keys, heads, size
@@ -147,7 +178,7 @@ class _Settings:
             return 0, 0
         count, used = self.integer("expert_count"), self.integer("expert_used_count")
         if used > count:
-            raise self._damaged("expert_used_count", used)
+            raise self.damaged("expert_used_count", used)
         return count, used
 
     def factor(self, key: str, default: float = 1.0) -> float:
@@ -157,27 +188,27 @@ class _Settings:
     def real(self, key: str, default: float | None = None, most: float = MAX_STRETCH) -> float:
         value = self.get(key, (int, float), default)
         if not (0 <= value <= most and (value > 0 or default == 0.0)):
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return float(value)
 
     def multiplier(self, key: str) -> float:
         """0 if the file has none; otherwise at least 1 / MAX_STRETCH, since one may be divided by its square."""
         value = self.real(key, 0.0)
         if 0 < value < 1 / MAX_STRETCH:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def rope_base(self, key: str) -> float:
         """The base must be over 1; otherwise later pairs would not turn slower than the first."""
         value = self.real(key, 10000.0, MAX_ROPE_BASE)
         if value <= 1:
-            raise self._damaged(key, value)
+            raise self.damaged(key, value)
         return value
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         return _get(self._metadata, f"{self.architecture}.{key}", kind, default)
 
-    def _damaged(self, key: str, value: object) -> GGUFError:
+    def damaged(self, key: str, value: object) -> GGUFError:
         return GGUFError(
             "model.damaged-key",
             "The model file says {architecture}.{key} = {value}, which no model has: it is damaged.",
@@ -239,19 +270,24 @@ def config_from_gguf(
     if qwen35:  # the last blocks guess further tokens
         layers = max(layers - settings.integer("nextn_predict_layers", 0, least=0), 1)
     heads = settings.of_layers("attention.head_count", layers)
-    kv_heads, conv_layers = settings.kv_heads(layers, heads)
-    conv_layers = settings.recurrent_layers(layers) if qwen35 else conv_layers
     key_heads, value_heads, state_size = settings.delta_heads() if qwen35 else (0, 0, 0)
     taps = "ssm.conv_kernel" if qwen35 else "shortconv.l_cache"
     head_dim = settings.integer("attention.key_length", max(hidden_size // heads, 1))
-    if heads % kv_heads:
+    gemma4: dict[str, Any] = {}
+    if settings.architecture == "gemma4":
+        kv_heads, gemma4 = _gemma4(settings, layers, heads)
+        conv_layers = frozenset[int]()
+    else:
+        kv_heads, conv_layers = settings.kv_heads(layers, heads)
+    conv_layers = settings.recurrent_layers(layers) if qwen35 else conv_layers
+    if heads % kv_heads or heads % gemma4.get("local_kv_heads", kv_heads):
         raise GGUFError(
             "model.bad-heads",
             "The model file has {heads} attention heads and {kv} key/value heads: it is damaged.",
             heads=heads,
             kv=kv_heads,
         )
-    if head_dim % 2:
+    if head_dim % 2 or gemma4.get("local_head_dim", 0) % 2:
         raise GGUFError(
             "model.odd-heads",
             "This model's attention heads have {size} values; Sonata reads even numbers only.",
@@ -270,15 +306,20 @@ def config_from_gguf(
         )
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
-    theta_local = settings.rope_base("rope.freq_base_swa")
-    gemma3 = settings.architecture == "gemma3"
+    local_rope = rope
+    if settings.architecture in ("gemma3", "gemma4"):
+        most = gemma4.get("local_head_dim", rope.dimensions)
+        local = settings.integer("rope.dimension_count_swa", most)
+        if local > most or local % 2:
+            raise settings.damaged("rope.dimension_count_swa", local)
+        local_rope = rotation.plain(settings.rope_base("rope.freq_base_swa"), local)
     experts, experts_used = settings.experts()
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
-        intermediate_size=settings.of_layers("feed_forward_length", layers),
+        intermediate_size=max(gemma4["intermediate_sizes"]) if gemma4 else settings.of_layers(_WIDTH, layers),
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
@@ -288,7 +329,7 @@ def config_from_gguf(
         context_length=context,
         tie_word_embeddings="output.weight" not in header.tensors,
         rope=rope,
-        local_rope=rotation.plain(theta_local, rope.dimensions) if gemma3 else rope,
+        local_rope=local_rope,
         sliding_window=settings.integer("attention.sliding_window", 0, least=0),
         attention_softcap=settings.real("attn_logit_softcapping", 0.0),
         logits_softcap=settings.real("final_logit_softcapping", 0.0),
@@ -303,7 +344,30 @@ def config_from_gguf(
         state_size=state_size,
         experts=experts,
         experts_used=experts_used,
+        **gemma4,
     )
+
+
+def _gemma4(settings: _Settings, layers: int, heads: int) -> tuple[int, dict[str, Any]]:
+    """The heads of keys and values of layers without a window, and what only Gemma 4 has, by fields of ModelConfig."""
+    local = settings.local_layers(layers)
+    shared = settings.integer("attention.shared_kv_layers", 0, least=0)
+    own = layers - shared
+    if any(all((layer in local) != (other in local) for other in range(own)) for layer in range(own, layers)):
+        raise unsupported("gemma4.attention.shared_kv_layers", shared)
+    of_layers = settings.each_layer("attention.head_count_kv", layers, heads)
+    kinds = [{of_layers[layer] for layer in range(layers) if (layer in local) == one} for one in (False, True)]
+    if not all(len(found) < 2 for found in kinds):
+        raise unsupported("gemma4.attention.head_count_kv", np.array(of_layers))
+    wide, narrow = (next(iter(found), of_layers[0]) for found in kinds)
+    return wide, {
+        "intermediate_sizes": tuple(settings.each_layer(_WIDTH, layers)),
+        "local_layers": local,
+        "local_head_dim": settings.integer("attention.key_length_swa"),
+        "local_kv_heads": narrow,
+        "shared_kv_layers": shared,
+        "per_layer_width": settings.integer("embedding_length_per_layer_input", 0, least=0),
+    }
 
 
 def name_of(metadata: Mapping[str, Any]) -> str:

@@ -39,11 +39,14 @@ class Embedding:
 
 @dataclass(frozen=True)
 class RMSNorm:
-    """out = x / sqrt(mean(x^2) + eps) * weight, over each row, or over each of `num_heads` parts of a row."""
+    """out = x / sqrt(mean(x^2) + eps) * weight, over each row, or over each of `num_heads` parts of a row.
+
+    Without a weight nothing is multiplied.
+    """
 
     out: Value
     x: Value
-    weight: str
+    weight: str | None
     eps: float
     num_heads: int = 1
 
@@ -81,6 +84,8 @@ class Rope:
 class Attention:
     """Appends k and v to the layer's cache; then out = softmax(cap(scale q k^T)) v over the tokens up to the row's.
 
+    If it does not append, it reads the cache of `layer`, to which another attention appended the same k and v.
+
     cap(s) is `softcap` tanh(s / `softcap`), or s if softcap is 0. With a `window` of w > 0 a row attends only to the
     last w tokens, its own included. Query head h reads key/value head h * num_key_value_heads // num_attention_heads
     (grouped-query attention).
@@ -96,6 +101,12 @@ class Attention:
     scale: float
     softcap: float = 0.0
     window: int = 0
+    appends: bool = True
+
+    @property
+    def head_dim(self) -> int:
+        """The values of a head."""
+        return self.q.width // self.num_attention_heads
 
 
 @dataclass(frozen=True)
@@ -203,12 +214,13 @@ class Mix:
 
 @dataclass(frozen=True)
 class GLU:
-    """out = activation(gate) * up (gated linear unit, arXiv 2002.05202)"""
+    """out = activation(gate) * up[:, first : first + out.width] (gated linear unit, arXiv 2002.05202)"""
 
     out: Value
     gate: Value
     up: Value
     activation: Activation = "silu"
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -229,9 +241,18 @@ class SoftCap:
     cap: float
 
 
+@dataclass(frozen=True)
+class Scale:
+    """out = x * weight[0]"""
+
+    out: Value
+    x: Value
+    weight: str
+
+
 Op = (
     Embedding | RMSNorm | Linear | Rope | Attention | ShortConv | DeltaRule | Half | Route | ExpertLinear | Mix | GLU
-    | Add | SoftCap
+    | Add | SoftCap | Scale
 )  # fmt: skip
 
 
@@ -247,7 +268,8 @@ class Graph:
     ops: list[Op] = field(default_factory=list)
     weights: dict[str, tuple[int, ...]] = field(default_factory=dict)
     read_elsewhere: set[str] = field(default_factory=set)
-    """Tensors that are used before the model runs: factors of its rotation."""
+    """Tensors that no operation reads: factors of the rotation, which are used before the model runs, and what files
+    have although the model does not use it."""
     required: set[str] = field(default_factory=set)
     """Biases that the file must have."""
     factors: dict[str, float] = field(default_factory=dict)
@@ -259,11 +281,12 @@ class Graph:
         self._need(weight, (vocab_size, width))
         return self._append(Embedding(self._value(width), weight, vocab_size, scale))
 
-    def rms_norm(self, x: Value, weight: str, eps: float, num_heads: int = 1, factor: float = 1.0) -> Value:
+    def rms_norm(self, x: Value, weight: str | None, eps: float, num_heads: int = 1, factor: float = 1.0) -> Value:
         """With a `factor`, the weights are the file's times it."""
-        if factor != 1:
-            self.factors[weight] = factor
-        self._need(weight, (x.width // num_heads,))
+        if weight is not None:
+            if factor != 1:
+                self.factors[weight] = factor
+            self._need(weight, (x.width // num_heads,))
         return self._append(RMSNorm(self._value(x.width), x, weight, eps, num_heads))
 
     def linear(self, x: Value, name: str, out_features: int) -> Value:
@@ -292,10 +315,10 @@ class Graph:
 
     def attention(
         self, layer: int, q: Value, k: Value, v: Value, heads: int, kv_heads: int, scale: float, softcap: float = 0.0,
-        window: int = 0,
+        window: int = 0, appends: bool = True,
     ) -> Value:  # fmt: skip
         out = self._value(q.width)
-        return self._append(Attention(out, layer, q, k, v, heads, kv_heads, scale, softcap, window))
+        return self._append(Attention(out, layer, q, k, v, heads, kv_heads, scale, softcap, window, appends))
 
     def short_conv(self, layer: int, x: Value, weight: str, taps: int, gated: bool = True) -> Value:
         width = x.width // 3 if gated else x.width
@@ -327,8 +350,14 @@ class Graph:
         used = route.width // 2
         return self._append(Mix(self._value(x.width // used), x, route, used))
 
-    def glu(self, gate: Value, up: Value, activation: Activation = "silu") -> Value:
-        return self._append(GLU(self._value(gate.width), gate, up, activation))
+    def glu(self, gate: Value, up: Value, activation: Activation = "silu", first: int = 0) -> Value:
+        """`up` may be wider than `gate`: its values from `first` on are read."""
+        return self._append(GLU(self._value(gate.width), gate, up, activation, first))
+
+    def scale(self, x: Value, weight: str) -> Value:
+        """Use the only number of the tensor `weight`."""
+        self._need(weight, (1,))
+        return self._append(Scale(self._value(x.width), x, weight))
 
     def add(self, a: Value, b: Value) -> Value:
         return self._append(Add(self._value(a.width), a, b))
@@ -349,6 +378,11 @@ class Graph:
         return {op.weight for op in self.body if isinstance(op, Linear) and op.out not in routed}
 
     @property
+    def caches(self) -> dict[int, Attention]:
+        """The layers that have keys and values of their own, with the attention that appends to them."""
+        return {op.layer: op for op in self.ops if isinstance(op, Attention) and op.appends}
+
+    @property
     def convolutions(self) -> dict[int, ShortConv]:
         """The convolutions by their layers."""
         return {op.layer: op for op in self.ops if isinstance(op, ShortConv)}
@@ -357,6 +391,16 @@ class Graph:
     def delta_rules(self) -> dict[int, DeltaRule]:
         """The delta rules by their layers."""
         return {op.layer: op for op in self.ops if isinstance(op, DeltaRule)}
+
+    @property
+    def heads_differ(self) -> bool:
+        """True if not all layers have as many heads of keys and values, of the same size."""
+        return len({(op.num_key_value_heads, op.head_dim) for op in self.caches.values()}) > 1
+
+    @property
+    def stays_hot(self) -> bool:
+        """True if pages keep the hot tier: they have rows of convolutions, or layers differ in their heads."""
+        return bool(self.convolutions) or self.heads_differ
 
     @property
     def parameters(self) -> int:

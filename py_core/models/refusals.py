@@ -62,7 +62,9 @@ _OF_MIXTURES = ("expert_count", "expert_used_count")
 MIXTURES = ("granitemoe", "olmoe")
 """The architectures whose layers are mixtures of experts."""
 
-_SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3")}
+_OF_GEMMA4 = ("embedding_length_per_layer_input", "attention.shared_kv_layers")
+
+_SOFT_CAPS = {"attn_logit_softcapping": ("gemma2",), "final_logit_softcapping": ("gemma2", "gemma3", "gemma4")}
 """The architectures that have soft-caps."""
 
 _WINDOW_EVERY = {"gemma2": 2, "gemma3": 6}
@@ -88,13 +90,14 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     head_dim, rotated: values of a head, and how many of them rotate. layers: of the model.
     """
 
-    granite = architecture in ("granite", "granitemoe")
+    granite, gemma4 = architecture in ("granite", "granitemoe"), architecture == "gemma4"
 
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
         if architecture == "qwen35" and key in _OF_QWEN35:
             return
-        if (granite and key in _OF_GRANITE) or (architecture in MIXTURES and key in _OF_MIXTURES):
+        followed = granite and key in _OF_GRANITE, architecture in MIXTURES and key in _OF_MIXTURES
+        if any(followed) or (gemma4 and key in _OF_GEMMA4):
             return
         if value is not None and not _all_in(value, harmless):
             raise unsupported(f"{architecture}.{key}", value)
@@ -104,19 +107,24 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     for key, architectures in _SOFT_CAPS.items():
         if architecture not in architectures:
             check(key, 0)
-    for key in ("attention.value_length", "attention.key_length_swa", "attention.value_length_swa"):
-        check(key, head_dim)
-    check("attention.scale", 0, head_dim**-0.5)
-    check("rope.dimension_count_swa", rotated)
+    check("attention.value_length", head_dim)
+    if gemma4:
+        check("attention.value_length_swa", metadata.get("gemma4.attention.key_length_swa"))
+        check("attention.scale", 0, 1)
+    else:
+        for key in ("attention.key_length_swa", "attention.value_length_swa"):
+            check(key, head_dim)
+        check("attention.scale", 0, head_dim**-0.5)
+        check("rope.dimension_count_swa", rotated)
     if granite:  # llama.cpp takes this as whether anything rotates
         check("rope.scaling.finetuned", 1)
     if architecture in MIXTURES:
         check("expert_weights_norm", architecture == "granitemoe")
     if architecture in ("olmo2", "olmoe", "lfm2"):
         check("attention.sliding_window", 0)
-    if architecture != "gemma3":
+    if architecture not in ("gemma3", "gemma4"):
         check("rope.freq_base_swa", metadata.get(f"{architecture}.rope.freq_base", 10000.0))
-    activation = "gelu" if architecture in _WINDOW_EVERY else "silu"
+    activation = "gelu" if architecture in _WINDOW_EVERY or gemma4 else "silu"
     check("hidden_activation", *_ACTIVATIONS[activation])
     if every := _WINDOW_EVERY.get(architecture):
         has_window = [(layer + 1) % every != 0 for layer in range(layers)]

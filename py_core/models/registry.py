@@ -23,6 +23,7 @@ def _described_by(module: str) -> Callable[[ModelConfig, Graph], None]:
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "gemma2": _described_by("gemma2"),
     "gemma3": _described_by("gemma3"),
+    "gemma4": _described_by("gemma4"),
     "glm4": _described_by("glm4"),
     "granite": _described_by("granite"),
     "granitemoe": _described_by("granite"),

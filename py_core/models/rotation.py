@@ -30,6 +30,10 @@ class Rotation:
         return (self.magnitude * np.stack([np.cos(angles), np.sin(angles)], axis=-1)).astype(np.float32)
 
 
+STANDS_STILL = 1e-20
+"""A pair of a smaller frequency does not rotate: Gemma 4's files divide some by 1e30."""
+
+
 def plain(theta: float, dimensions: int) -> Rotation:
     """Frequencies theta^(-2i / dimensions) (RoFormer, arXiv 2104.09864)."""
     return Rotation(tuple(theta ** (-2 * i / dimensions) for i in range(dimensions // 2)))

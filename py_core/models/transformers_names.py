@@ -16,6 +16,7 @@ _OUTSIDE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "model.embedding_norm": "token_embd_norm",
+    "model.per_layer_model_projection": "per_layer_model_proj",
     "lm_head": "output",
 }
 _EVERYWHERE = {
@@ -34,6 +35,11 @@ _FOUR_NORMS = _FIRST_NORM | {
 }
 _LLAMA = _EVERYWHERE | _ATTENTION | _MLP | _TWO_NORMS
 _GEMMA2 = _EVERYWHERE | _ATTENTION | _MLP | _FOUR_NORMS
+_GEMMA4 = {
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+}
 _OLMO2 = {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
@@ -79,6 +85,7 @@ _BLOCKS = {
     "phi3": _EVERYWHERE | _QKV | _GATE_UP | _TWO_NORMS,
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA2 | _HEAD_NORMS,
+    "gemma4": _GEMMA2 | _HEAD_NORMS | _GEMMA4,
     "glm4": _EVERYWHERE | _ATTENTION | _GATE_UP | _TWO_NORMS | _GLM4,
     "olmoe": _EVERYWHERE | _ATTENTION | _TWO_NORMS | _HEAD_NORMS,
     "olmo2": _EVERYWHERE | _ATTENTION | _MLP | _HEAD_NORMS | _OLMO2,

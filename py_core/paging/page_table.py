@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Attention, Graph, ShortConv
+from py_core.models.graph import Graph, ShortConv
 from py_core.paging.tiers import LEAST_HOT, Tier, TierPolicy
 
 PAGE = 64
@@ -57,9 +57,8 @@ def with_room(config: ModelConfig) -> ModelConfig:
 def layer_groups(graph: Graph, context_length: int) -> dict[int, list[int]]:
     """The layers that share a page table, by their window; layers that keep the whole context have the key 0."""
     groups: dict[int, list[int]] = {}
-    for op in graph.ops:
-        if isinstance(op, Attention):
-            groups.setdefault(kept_window(op.window, context_length), []).append(op.layer)
+    for layer, op in graph.caches.items():
+        groups.setdefault(kept_window(op.window, context_length), []).append(layer)
     return groups
 
 

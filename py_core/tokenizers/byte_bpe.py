@@ -16,7 +16,7 @@ from typing import Any
 
 from py_core.display import shown
 from py_core.tokenizers.base import NOT_COUNTED, VocabularyTokenizer
-from py_core.tokenizers.merging import merge
+from py_core.tokenizers.merging import merge, merge_ranks
 from py_core.tokenizers.pretokenizers import PRE_TOKENIZERS, split
 from py_core.tokenizers.vocabulary import Defaults, TokenizerError, Vocabulary, strings
 
@@ -43,7 +43,7 @@ class ByteBPE(VocabularyTokenizer):
         """
         super().__init__(vocabulary)
         self.pre = pre
-        self._ranks = _merge_ranks(merges, vocabulary.ids)
+        self._ranks = merge_ranks(merges, vocabulary.ids)
         self._whole_words = PRE_TOKENIZERS[pre].whole_words
         # A character's first byte may be missing (SmolLM2 has no tokens for 2 of them): its other bytes count.
         self.drops_text = any(BYTE_TO_CHAR[byte] not in vocabulary.ids for byte in _COUNTED)
@@ -83,16 +83,3 @@ class ByteBPE(VocabularyTokenizer):
             return bytes([CHAR_TO_BYTE[char] for char in token])
         except KeyError:  # an added token that is not spelled in the byte alphabet
             return token.encode()
-
-
-def _merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int]:
-    """The rank of each "left right". The key is the joined text: pairs of ids would take ten times as long to build."""
-    ranks = {pair: rank for rank, pair in enumerate(merges)}
-    for pair in ranks:
-        if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
-            raise TokenizerError(
-                "tokenizer.bad-merge",
-                "The model's vocabulary is damaged: the merge {pair} does not give a token. Download the model again.",
-                pair=shown(pair),
-            )
-    return ranks

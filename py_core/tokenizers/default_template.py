@@ -14,6 +14,7 @@ FAMILIES = (
     (("<|im_start|>",), "chatml"),
     (("<|start_header_id|>",), "llama3"),
     (("<start_of_turn>",), "gemma"),
+    (("<|turn>", "<turn|>"), "gemma4"),
     (("<|assistant|>", "<|end|>"), "phi3"),
     (("[INST]",), "mistral"),
     (("[gMASK]", "<sop>"), "glm4"),

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+
+from py_core.display import shown
+from py_core.tokenizers.vocabulary import TokenizerError
 
 HEAP_FROM = 96
 """Words with at least this many parts are merged with a heap; for shorter ones, scanning a list in C is faster."""
@@ -70,3 +73,19 @@ def merge_long(word: str, costs: Mapping[str, float], between: str) -> list[str]
         if before >= 0 and (found := cost(f"{parts[before]}{between}{parts[at]}", NEVER)) < NEVER:
             heapq.heappush(heap, (found, before))
     return [part for part in parts if part]
+
+
+def merge_ranks(merges: Sequence[str], ids: Mapping[str, int]) -> dict[str, int]:
+    """The rank of each "left right". The key is the joined text: pairs of ids would take ten times as long to build.
+
+    Raises TokenizerError if a merge does not give a token.
+    """
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    for pair in ranks:
+        if pair.count(" ") != 1 or pair.replace(" ", "") not in ids:
+            raise TokenizerError(
+                "tokenizer.bad-merge",
+                "The model's vocabulary is damaged: the merge {pair} does not give a token. Download the model again.",
+                pair=shown(pair),
+            )
+    return ranks

@@ -11,7 +11,7 @@ from py_core.tokenizers.byte_bpe import ByteBPE
 from py_core.tokenizers.sentencepiece import SentencePiece
 from py_core.tokenizers.vocabulary import TokenizerError
 
-TOKENIZERS = {"gpt2": ByteBPE.from_gguf, "llama": SentencePiece.from_gguf}
+TOKENIZERS = {"gpt2": ByteBPE.from_gguf, "llama": SentencePiece.from_gguf, "gemma4": SentencePiece.from_gguf}
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -21,7 +21,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
         raise TokenizerError(
             "tokenizer.unknown-kind",
             "The model's tokenizer is of kind {kind}, which Sonata cannot read. Choose a model with a byte-level BPE "
-            "('gpt2') or a SentencePiece ('llama') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma.",
+            "('gpt2') or a SentencePiece ('llama', 'gemma4') tokenizer, such as SmolLM2, Qwen2.5, Llama or Gemma.",
             kind=shown(kind),
         )
     return TOKENIZERS[kind](metadata)

@@ -5,6 +5,7 @@ Notable here:
 - a space is U+2581; a character that is no token is spelled in bytes, <0x00> to <0xFF>
 - before a text, and after each special token, comes a space, unless the file says otherwise
 - control tokens and bytes are never made by joining, so a text cannot spell them
+- Gemma 4's files have a list of merges, whose order takes the place of scores, and lines are cut off first
 
 Source: https://github.com/google/sentencepiece/blob/master/src/bpe_model.cc; ids are those of llama.cpp.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from py_core.tokenizers.base import VocabularyTokenizer
-from py_core.tokenizers.merging import merge
+from py_core.tokenizers.merging import merge, merge_ranks
 from py_core.tokenizers.vocabulary import (
     BYTE,
     CONTROL,
@@ -25,6 +26,7 @@ from py_core.tokenizers.vocabulary import (
     Defaults,
     Vocabulary,
     numbers,
+    strings,
 )
 
 SPACE = "\u2581"
@@ -33,14 +35,24 @@ SPACE = "\u2581"
 class SentencePiece(VocabularyTokenizer):
     """Converts text to token ids and back."""
 
-    def __init__(self, vocabulary: Vocabulary, scores: Sequence[float], add_space_prefix: bool = True) -> None:
-        """`scores` by id; if empty, all are 0."""
+    def __init__(
+        self, vocabulary: Vocabulary, scores: Sequence[float], add_space_prefix: bool = True,
+        merges: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """`scores` by id; if empty, all are 0. `merges` by rank, spelled as "left right".
+
+        Raises TokenizerError if a merge does not give a token.
+        """
         super().__init__(vocabulary)
         tokens = vocabulary.tokens
         scores = list(scores) or [0.0] * len(tokens)
         never_made = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, BYTE))
         self._made = {token: index for token, index in vocabulary.ids.items() if index not in never_made}
-        self._costs = {token: -scores[index] for token, index in self._made.items()}
+        self._between = "" if merges is None else " "
+        if merges is None:
+            self._costs: Mapping[str, float] = {token: -scores[index] for token, index in self._made.items()}
+        else:
+            self._costs = merge_ranks(merges, vocabulary.ids)
         self._bytes = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
         self.drops_text = vocabulary.unknown_id is None and None in self._bytes
         self._verbatim = frozenset(vocabulary.of_types(CONTROL, UNKNOWN, USER_DEFINED))
@@ -48,7 +60,9 @@ class SentencePiece(VocabularyTokenizer):
         self._add_space_prefix = self.strips_first_space = add_space_prefix
         # If no token crosses the end of a word, each word can be merged alone, and cached.
         crosses = re.search(f"[^{SPACE}\0]{SPACE}", "\0".join(self._made))
-        self._word = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+" if crosses is None else r"(?s).+")
+        lines, line = (r"\n+|", r"\n") if merges is not None else ("", "")
+        word = f"{SPACE}*[^{SPACE}{line}]+|{SPACE}+" if crosses is None else f"[^{line}]+" if line else "(?s).+"
+        self._word = re.compile(lines + word)
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> SentencePiece:
@@ -56,7 +70,9 @@ class SentencePiece(VocabularyTokenizer):
         vocabulary = Vocabulary.from_gguf(metadata, Defaults(add_bos=True, bos_id=1, eos_id=2, unknown_id=0))
         scores = numbers(metadata, "tokenizer.ggml.scores", "fiu", len(vocabulary.tokens))
         add_space_prefix = metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
-        return cls(vocabulary, scores, add_space_prefix)
+        ranked = metadata.get("tokenizer.ggml.model") == "gemma4"
+        merges = strings(metadata, "tokenizer.ggml.merges") if ranked else None
+        return cls(vocabulary, scores, add_space_prefix, merges)
 
     def words(self, text: str, at_start: bool) -> Iterable[str]:
         if at_start and self._add_space_prefix:
@@ -64,8 +80,11 @@ class SentencePiece(VocabularyTokenizer):
         return self._word.findall(text.replace(" ", SPACE))
 
     def encode_word(self, word: str) -> list[int]:
+        # Like llama.cpp, a token of lines only is taken whole.
+        if self._between and word.startswith("\n") and word in self._made:
+            return [self._made[word]]
         out: list[int] = []
-        for part in merge(word, self._costs, between=""):
+        for part in merge(word, self._costs, self._between):
             index = self._made.get(part)
             out += self._spelled(part) if index is None else [index]
         return out

@@ -28,6 +28,7 @@ from py_core.models.graph import (
     RMSNorm,
     Rope,
     Route,
+    Scale,
     ShortConv,
     SoftCap,
     Value,
@@ -86,7 +87,7 @@ class TrainingPlan:
 
 def training_plan(graph: Graph, layout: ParameterLayout) -> TrainingPlan:
     """The plan of a training pass. Raises ValueError for a graph whose blocks are joined by more than residuals,
-    BackendError for a mixture of experts."""
+    BackendError for a mixture of experts, and for Gemma 4."""
     embedding, *body = graph.body
     if not isinstance(embedding, Embedding):
         raise ValueError("The graph does not begin with an embedding.")
@@ -150,8 +151,11 @@ class _Builder:
                     found.append(PackedAttention(op.out, self.new(op.num_attention_heads), op))
                 case ShortConv():
                     found.append(PackedConv(op.out, op))
-                case Embedding():
-                    raise ValueError("The graph has a second embedding.")
+                case Embedding() | Scale() | RMSNorm(weight=None):
+                    raise BackendError(
+                        "training.architecture",
+                        "Sonata cannot train models of this kind yet. Choose another model for training.",
+                    )
                 case Route() | ExpertLinear() | Mix():
                     raise BackendError(
                         "training.experts",
@@ -222,9 +226,9 @@ class _Builder:
             case Linear() if op.x in trained:
                 out, plus = into(op.x)
                 return [LinearGradient(out, dy, op.weight, op.first_row, plus)]
-            case RMSNorm() if op.x in trained:
+            case RMSNorm(weight=str() as weight) if op.x in trained:
                 out, plus = into(op.x)
-                return [RMSNormGradient(out, dy, op.x, op.weight, op.eps, op.num_heads, plus)]
+                return [RMSNormGradient(out, dy, op.x, weight, op.eps, op.num_heads, plus)]
             case Rope() if op.x in trained:
                 out = only(op.x)
                 return [RopeGradient(out, dy, op.num_heads, op.interleaved, op.rotation)]

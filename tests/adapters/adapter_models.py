@@ -10,7 +10,7 @@ import numpy as np
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
 from py_core.formats.gguf import parse_header
-from py_core.models.config import ModelConfig
+from py_core.models.config import ROPE_FACTORS, ModelConfig
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from tests.models.architectures.variants import VARIANTS
@@ -26,7 +26,10 @@ def described(name: str) -> tuple[ModelConfig, Graph]:
         raise ValueError(f"{name} has to be opened with its factors")
     with tempfile.TemporaryDirectory() as folder:
         data = variant.write(Path(folder) / "tiny.gguf").read_bytes()
-    return describe_model(parse_header(data, len(data)))
+    header = parse_header(data, len(data))
+    tensors = [header.tensors[name] for name in ROPE_FACTORS if name in header.tensors]
+    factors = {one.name: np.frombuffer(data, np.float32, one.shape[0], one.offset) for one in tensors}
+    return describe_model(header, None, factors)
 
 
 def drawn(graph: Graph, seed: int, rank: int = 4, only: str = "", scale: float = 0.5) -> LoraAdapter:

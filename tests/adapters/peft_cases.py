@@ -44,6 +44,7 @@ CASES = {
         _case("phi3", target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
         _case("gemma2", target_modules=r".*\.(q_proj|k_proj|down_proj)", fan_in_fan_out=True),
         _case("gemma3", "float16", layers_to_transform=[0, 5, 7]),
+        _case("gemma4", target_modules="all-linear"),
         _case("olmo2", target_modules=["q_proj", "k_proj", "down_proj"]),
         _case("granite", target_modules=["q_proj", "k_proj", "up_proj"]),
         _case("granitemoe", target_modules=["q_proj", "k_proj", "o_proj"]),

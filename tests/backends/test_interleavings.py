@@ -27,7 +27,7 @@ from py_core.token_sequence import NO_SLOT, TokenSequence
 from tests.backends.backend_pairs import Pair, alone, assert_said_alone, open_pair, prompt
 from tests.backends.dying_host import DeviceGoes, WorkersDie
 from tests.backends.test_together import RULES
-from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES
+from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES, HEADS_DIFFER
 from tests.paging.page_owners import assert_each_page_has_its_owners, assert_nothing_is_left
 from tests.paging.test_page_transfer import Shelf
 from tests.paging.test_sequence_slots import with_little_memory
@@ -286,6 +286,7 @@ def counted(backend: PipelinedBackend, seen: Counter[str]) -> Iterator[None]:
 MODELS: dict[str, TinyLlama | Variant] = {
     "llama": TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT),
     "convolutions": CONVOLUTIONS.changed(max_position_embeddings=CONTEXT),
+    "heads differ": HEADS_DIFFER.changed(max_position_embeddings=CONTEXT),
     "delta rules": DELTA_RULES.changed(max_position_embeddings=CONTEXT),
 }
 
@@ -336,12 +337,15 @@ async def play(
         ("wasm", "llama", 2),
         ("wasm", "convolutions", 2),
         ("wasm", "delta rules", 2),
+        ("wasm", "heads differ", 1),
         pytest.param("wasm", "llama", 20, marks=pytest.mark.all),
         pytest.param("wasm", "convolutions", 20, marks=pytest.mark.all),
         pytest.param("wasm", "delta rules", 20, marks=pytest.mark.all),
+        pytest.param("wasm", "heads differ", 20, marks=pytest.mark.all),
         ("webgpu", "llama", 3),
         ("webgpu", "convolutions", 3),
         ("webgpu", "delta rules", 3),
+        pytest.param("webgpu", "heads differ", 3, marks=pytest.mark.all),
     ],
     indirect=["path"],
 )

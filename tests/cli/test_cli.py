@@ -17,6 +17,7 @@ from app.cli import main as cli
 from py_core.display import plain
 from py_core.formats.gguf_writer import write_gguf
 from tests.cli.command_line import SONATA, assert_sentence, printed, sonata, sonata_process
+from tests.models.architectures.variants import VARIANTS
 from tests.tiny.llama import TinyLlama
 from tests.tiny.models import metadata
 
@@ -190,6 +191,14 @@ def test_info_says_what_a_file_holds(tiny_path: Path) -> None:
         assert key in table
     for absent in ("sliding_window", "local_rope", "softcap"):
         assert absent not in table
+
+
+def test_info_tells_of_the_embeddings_of_layers_and_of_pairs_that_stand_still(tmp_path: Path) -> None:
+    path = VARIANTS["gemma4"].write(tmp_path / "tiny.gguf")
+    facts = json.loads(printed(sonata("info", "--model", path, "--json")))
+    assert facts["per_layer_embeddings"] == "F32, 0.1 MB"
+    assert facts["local_layers"] == [0, 2, 4, 5]
+    assert facts["rope"].startswith("8 values of a head")
 
 
 def test_names_in_a_file_are_no_markup(write_model: Callable[..., Path], tmp_path: Path) -> None:

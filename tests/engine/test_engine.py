@@ -49,6 +49,21 @@ class FourAtATime(NumpyBackend):
             yield known
 
 
+class Tuned(NumpyBackend):
+    """Its first measurement looks if somebody else wants the device once `look` is set."""
+
+    began = 0
+    measures: asyncio.Event
+    look: asyncio.Event
+
+    async def tune(self, is_wanted: Callable[[], bool]) -> bool:
+        self.began += 1
+        if self.began == 1:
+            self.measures.set()
+            await self.look.wait()
+        return not is_wanted()
+
+
 @pytest.fixture(scope="module", params=[NumpyBackend, FourAtATime], ids=["one at a time", "four at a time"])
 def engine(request: pytest.FixtureRequest, tiny_path: Path, open_model: OpenModel) -> Engine:
     """An engine without end tokens; its context is 96 tokens."""
@@ -325,3 +340,25 @@ async def test_a_change_of_adapter_ends_what_is_under_way_and_keeps_the_tokens(
     assert (plain.adapter, other.adapter) == (0, 0)
     await prefill(engine, plain, PROMPT)
     assert await generate(engine, plain, 16) == without
+
+
+async def test_a_measurement_in_a_pause_ends_for_a_person_and_is_repeated(
+    tiny_path: Path, open_model: OpenModel
+) -> None:
+    engine = (await open_model(tiny_path, Tuned, context=CONTEXT, end_tokens=())).engine
+    backend = engine.backend
+    assert isinstance(backend, Tuned)
+    backend.measures, backend.look = asyncio.Event(), asyncio.Event()
+    with engine.idle_held():
+        tuning = asyncio.ensure_future(engine.tune())
+        await prefill(engine, engine.new_sequence(), PROMPT)
+        assert not backend.began
+    await backend.measures.wait()
+    person = asyncio.ensure_future(prefill(engine, engine.new_sequence(), PROMPT))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not person.done()
+    backend.look.set()
+    await person
+    await tuning
+    assert backend.began == 2

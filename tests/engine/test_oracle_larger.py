@@ -1,6 +1,7 @@
-"""The larger real models against llama.cpp in float32, on the two backends that this machine's processor runs.
+"""The larger real models against llama.cpp in float32, on the three backends.
 
 `python build.py models 0.5b 1.5b` fetches them; tests/oracle/make_llama_cpp_oracle.py says how the oracles were made.
+On WebGPU a software adapter takes 3 and some 9 minutes, if there is no GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SURE = 0.05
 """A lead of the best logit over the second, below which rounding may decide."""
 
 
-@pytest.mark.parametrize("load_backend", ["numpy", "wasm"], indirect=True)
+@pytest.mark.parametrize("load_backend", ["numpy", "wasm", "webgpu"], indirect=True)
 @pytest.mark.parametrize("name", ["qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b"])
 async def test_logits_and_every_sure_token_are_llama_cpps(load_backend: BackendLoader, name: str) -> None:
     try:

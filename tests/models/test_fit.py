@@ -31,20 +31,21 @@ from py_core.fit import (
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import load_model
+from py_core.models.config import read_rope_factors
 from py_core.models.registry import describe_model
 from py_core.paging.page_table import REWIND, STATES
 from py_core.paging.tiers import Tier
 from py_core.token_sequence import TokenSequence
 from tests.cli.command_line import assert_sentence, printed, sonata
-from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES, VARIANTS
+from tests.models.architectures.variants import CONVOLUTIONS, DELTA_RULES, HEADS_DIFFER, VARIANTS
 from tests.models.large_model import write_large
 
 GB = 10**9
 
 
 async def need_of(path: Path, backend: str, context: int | None = None) -> Need:
-    header = await read_header(FileSource(path))
-    config, graph = describe_model(header, context)
+    header = await read_header(source := FileSource(path))
+    config, graph = describe_model(header, context, await read_rope_factors(source, header))
     return memory_need(header.tensors, config, graph, backend)
 
 
@@ -116,6 +117,30 @@ async def test_a_token_reads_the_weights_of_its_experts_only(tmp_path: Path) -> 
     model.close()
 
 
+async def test_layers_that_read_the_pages_of_others_take_none_and_heads_may_differ(tmp_path: Path) -> None:
+    path = HEADS_DIFFER.write(tmp_path / "tiny.gguf")
+    need = await need_of(path, "wasm")
+    model = await load_model(FileSource(path), partial(load_wasm, WasmtimeHost(kernel_path())), native_renderer())
+    model.backend.pages.take_slot(sequence := model.backend.new_sequence())
+    await model.backend.pages.reserve(sequence.slot, 0, 512)
+    assert need.at(512).pages == model.backend.pages.store.there(Tier.HOT)
+    small, large = (await need_of(path, "numpy")).layer_pages
+    assert (2 * small, need.readers) == (large, (2, 2))
+    # All layers read, also those without keys of their own; of the embeddings of layers a step reads a row only.
+    assert need.read_at(15) - need.read == 2 * sum(need.layer_pages) * 16 // 64
+    model.close()
+
+
+async def test_embeddings_of_layers_are_memory_but_a_step_does_not_read_them(tmp_path: Path) -> None:
+    wide = HEADS_DIFFER.changed(hidden_size_per_layer_input=64)
+    (less, more) = [await need_of(one.write(tmp_path / "tiny.gguf"), "numpy") for one in (HEADS_DIFFER, wide)]
+    c = HEADS_DIFFER.config
+    hidden, layers = c["hidden_size"], c["num_hidden_layers"]
+    linears = 32 * layers * 3 * hidden * 4
+    assert more.read - less.read == linears
+    assert more.weights - less.weights == linears + (layers * c["vocab_size"] + 1) * 32 * 4
+
+
 async def test_numbers_add_up(real: Need) -> None:
     parts = real.at(4096)
     assert parts.total == parts.weights + parts.pages + parts.scratch
@@ -130,7 +155,8 @@ async def test_a_window_bounds_what_a_token_reads(real: Need) -> None:
 
 
 async def test_a_layer_with_a_window_takes_memory_for_no_more_than_that(real: Need) -> None:
-    gemma = replace(real, backend="numpy", windows=((512,) * 5 + (0,)) * 4 + (512, 512))
+    windows = ((512,) * 5 + (0,)) * 4 + (512, 512)
+    gemma = replace(real, backend="numpy", windows=windows, layer_pages=real.layer_pages[:26])
     # 512 tokens, 1,024 more that can be truncated, and a page, because these may begin in the middle of one.
     assert gemma.at(32768).pages == (22 * 25 + 4 * 512) * real.layer_page
     assert gemma.at(1024).pages == 26 * 16 * real.layer_page

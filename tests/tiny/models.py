@@ -117,10 +117,41 @@ def head_size(variant: Variant) -> int:
     return c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
 
 
+@dataclass(frozen=True)
+class Kind:
+    """The differences between the layers of Gemma 4."""
+
+    head: int
+    kv_heads: int
+    ffn: int
+    is_local: bool
+    has_kv: bool
+    has_v: bool
+
+
+def gemma4_layer(variant: Variant, layer: int) -> Kind:
+    c = variant.config
+    local, has_kv = c["layer_types"][layer] == "sliding_attention", layer < _own_layers(variant)
+    same = c.get("attention_k_eq_v", False) and not local
+    return Kind(
+        head=c["head_dim"] if local else c["global_head_dim"],
+        kv_heads=c["num_global_key_value_heads"] if same else c["num_key_value_heads"],
+        ffn=c["intermediate_size"] * (2 if c.get("use_double_wide_mlp") and not has_kv else 1),
+        is_local=local,
+        has_kv=has_kv,
+        has_v=has_kv and not same,
+    )
+
+
+def _own_layers(variant: Variant) -> int:
+    return variant.config["num_hidden_layers"] - variant.config.get("num_kv_shared_layers", 0)
+
+
 def tensors(variant: Variant) -> Iterator[Tensor]:
     """The tensors of `transformers` for this model, in the order in which the numbers are drawn."""
     c, architecture = variant.config, variant.architecture
-    gemma = architecture in ("gemma2", "gemma3")
+    gemma = architecture in ("gemma2", "gemma3", "gemma4")
+    per_layer = c.get("hidden_size_per_layer_input", 0)
     hidden, ffn, head = c["hidden_size"], c["intermediate_size"], head_size(variant)
     q, kv = c["num_attention_heads"] * head, c["num_key_value_heads"] * head
 
@@ -135,6 +166,12 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
     # Gemma multiplies its embeddings by sqrt(hidden), here 8: so they are smaller by that factor, and the logits, too.
     spread = variant.embedding_spread * (0.25 if gemma else 1)
     yield Tensor("model.embed_tokens.weight", "token_embd.weight", (c["vocab_size"], hidden), spread)
+    if per_layer:
+        inputs = c["num_hidden_layers"] * per_layer
+        name, shape = "model.embed_tokens_per_layer.weight", (c["vocab_size"], inputs)
+        yield Tensor(name, "per_layer_token_embd.weight", shape, 1 / math.sqrt(per_layer))
+        yield from linear("model.per_layer_model_projection", "per_layer_model_proj", (inputs, hidden), False)
+        yield norm("model.per_layer_projection_norm", "per_layer_proj_norm", per_layer)
     for layer in range(c["num_hidden_layers"]):
         block, file_block = f"model.layers.{layer}", f"blk.{layer}"
         if architecture == "lfm2":
@@ -186,18 +223,23 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
             for part, shape in (("gate", (ffn, hidden)), ("up", (ffn, hidden)), ("down", (hidden, ffn))):
                 yield from linear(f"{mlp}.{part}_proj", f"{file_block}.ffn_{part}", shape, False)
             continue
+        parts = "qkv"
+        if architecture == "gemma4":
+            kind = gemma4_layer(variant, layer)
+            head, ffn, q, kv = kind.head, kind.ffn, c["num_attention_heads"] * kind.head, kind.kv_heads * kind.head
+            parts = "q" + "k" * kind.has_kv + "v" * kind.has_v
         biased = c.get("attention_bias", False)
         if architecture != "olmo2":
             yield norm(f"{block}.input_layernorm", f"{file_block}.attn_norm")
         if architecture == "phi3":
             yield from linear(f"{attention}.qkv_proj", f"{file_block}.attn_qkv", (q + 2 * kv, hidden), False)
         else:
-            for part, width in (("q", q), ("k", kv), ("v", kv)):
+            for part, width in zip(parts, (q, kv, kv), strict=False):
                 name, has_bias = f"{file_block}.attn_{part}", biased or architecture == "qwen2"
                 yield from linear(f"{attention}.{part}_proj", name, (width, hidden), has_bias)
-        if architecture in ("qwen3", "gemma3"):
-            yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", head)
-            yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", head)
+        if architecture in ("qwen3", "gemma3", "gemma4"):
+            for part in "qk" if "k" in parts else "q":
+                yield norm(f"{attention}.{part}_norm", f"{file_block}.attn_{part}_norm", head)
         if architecture in ("olmo2", "olmoe"):
             yield norm(f"{attention}.q_norm", f"{file_block}.attn_q_norm", q)
             yield norm(f"{attention}.k_norm", f"{file_block}.attn_k_norm", kv)
@@ -231,6 +273,13 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
         yield from linear(f"{mlp}.down_proj", f"{file_block}.ffn_down", (hidden, ffn), biased)
         if gemma or architecture == "olmo2":
             yield norm(f"{block}.post_feedforward_layernorm", f"{file_block}.post_ffw_norm")
+            if per_layer:
+                name, shape = f"{block}.per_layer_input_gate", (per_layer, hidden)
+                yield from linear(name, f"{file_block}.inp_gate", shape, False)
+                yield from linear(f"{block}.per_layer_projection", f"{file_block}.proj", shape[::-1], False)
+                yield norm(f"{block}.post_per_layer_input_norm", f"{file_block}.post_norm")
+            if architecture == "gemma4":
+                yield Tensor(f"{block}.layer_scalar", f"{file_block}.layer_output_scale.weight", (1,), 0.3, norm=True)
         elif architecture == "glm4":
             yield norm(f"{block}.post_mlp_layernorm", f"{file_block}.post_ffw_norm")
     yield (
@@ -250,6 +299,9 @@ def drawn(variant: Variant) -> dict[str, np.ndarray]:
             values += 1
         if tensor.name.endswith("A_log"):
             values -= 2  # so that rows are remembered for some time
+        # Gemma 4 does not divide its scores by sqrt(head size), here 4.
+        if variant.architecture == "gemma4" and tensor.name.endswith("q_norm.weight"):
+            values /= 4
         numbers[tensor.name] = values.astype(np.float32)
     return numbers
 
@@ -257,7 +309,7 @@ def drawn(variant: Variant) -> dict[str, np.ndarray]:
 def from_one(variant: Variant, tensor: Tensor) -> bool:
     """True if `transformers` has the distance of this norm's weights from 1."""
     qwen35 = variant.architecture == "qwen35" and not tensor.name.endswith("linear_attn.norm.weight")
-    return tensor.norm and (variant.architecture.startswith("gemma") or qwen35)
+    return tensor.norm and (variant.architecture in ("gemma2", "gemma3") or qwen35)
 
 
 def weights(variant: Variant) -> dict[str, np.ndarray]:
@@ -280,6 +332,10 @@ def rope_tensors(variant: Variant) -> dict[str, np.ndarray]:
     """The factors by which frequencies are divided, if a file holds them as tensors: float32 (pairs,)."""
     parameters = variant.config["rope_parameters"]
     kind = parameters.get("rope_type")
+    if variant.architecture == "gemma4":
+        half = variant.config["global_head_dim"] // 2
+        turning = int(half * parameters["full_attention"]["partial_rotary_factor"])
+        return {"rope_freqs.weight": np.array([1.0] * turning + [1e30] * (half - turning), np.float32)}
     if kind == "longrope":
         return {
             f"rope_factors_{which}.weight": np.array(parameters[f"{which}_factor"], np.float32)
@@ -339,7 +395,22 @@ def metadata(variant: Variant) -> dict[str, Any]:
             values["attention.recurrent_layers"] = np.array(listed)
     if architecture in MIXTURES:
         values |= {"expert_count": c[MIXTURES[architecture][2]], "expert_used_count": c["num_experts_per_tok"]}
-    if "head_dim" in c:
+    if architecture == "gemma4":
+        kinds4 = [gemma4_layer(variant, layer) for layer in range(c["num_hidden_layers"])]
+        sizes = {"": c["global_head_dim"], "_swa": c["head_dim"]}
+        values |= {f"attention.{part}_length{kind}": size for part in ("key", "value") for kind, size in sizes.items()}
+        values |= {f"rope.dimension_count{kind}": size for kind, size in sizes.items()}
+        values |= {
+            "attention.shared_kv_layers": c.get("num_kv_shared_layers", 0),
+            "embedding_length_per_layer_input": c["hidden_size_per_layer_input"],
+            "attention.sliding_window_pattern": np.array([kind.is_local for kind in kinds4]),
+            "rope.freq_base_swa": c["rope_parameters"]["sliding_attention"]["rope_theta"],
+        }
+        if c.get("use_double_wide_mlp"):
+            values["feed_forward_length"] = np.array([kind.ffn for kind in kinds4], np.int32)
+        if c.get("num_global_key_value_heads"):
+            values["attention.head_count_kv"] = np.array([kind.kv_heads for kind in kinds4], np.int32)
+    elif "head_dim" in c:
         values |= {"attention.key_length": c["head_dim"], "attention.value_length": c["head_dim"]}
     if architecture != "gemma2":
         values["rope.freq_base"] = rope["rope_theta"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.merging import merge_long, merge_short
@@ -143,6 +145,52 @@ def test_words_are_encoded_one_by_one_only_where_no_piece_goes_over_their_end(
 def test_the_score_counts_not_the_place_in_the_vocabulary() -> None:
     metadata = tiny("a", "b", "c", "ab", "bc", SPACE, scores=[0, 0, 0, -9.0, -1.0, 0])
     assert pieces_of(metadata, "abc") == [SPACE, "a", "bc"]
+
+
+# --- Gemma 4's merges -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ranked() -> tuple[Tokenizer, SentencePiece]:
+    """A vocabulary of merges, in `tokenizers` and in GGUF's form."""
+    peer = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    peer.normalizer = normalizers.Replace(" ", SPACE)
+    peer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n+"), "isolated")
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=["<unk>", *BYTES], show_progress=False)
+    peer.train_from_iterator([(REPOSITORY / "README.md").read_text(encoding="utf-8")], trainer)
+    model = json.loads(peer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    types = [UNKNOWN if token == "<unk>" else BYTE if token in BYTES else NORMAL for token in tokens]
+    made = tokenizer_from_gguf({
+        "tokenizer.ggml.model": "gemma4",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [0.0] * len(tokens),
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in model["merges"]],
+        "tokenizer.ggml.add_space_prefix": False,
+    })  # fmt: skip
+    assert isinstance(made, SentencePiece)
+    return peer, made
+
+
+def test_gemma_4_joins_by_a_list_of_merges_within_lines(ranked: tuple[Tokenizer, SentencePiece]) -> None:
+    peer, made = ranked
+    rng = random.Random(5)
+    texts = [random_text(rng) for _ in range(300)] + ["a\n\n\nb \n c", "\n\n\n\n\n", "The page  reads\nand writes"]
+    for text in texts:
+        ids = made.encode(text)
+        assert ids == peer.encode(text, add_special_tokens=False).ids, repr(text)
+        assert made.decode(ids) == text
+
+
+def test_gemma_4_takes_a_token_of_lines_whole_and_merges_only_what_is_listed() -> None:
+    merges = {"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.merges": ["b c", "a b"]}
+    changes = {**merges, "tokenizer.ggml.add_space_prefix": False}
+    metadata = tiny("a", "b", "c", "ab", "bc", "\n", "\n\n", SPACE, **changes)
+    assert pieces_of(metadata, "abc ab\n\na") == ["a", "bc", SPACE, "ab", "\n\n", "a"]
+    assert pieces_of(metadata, "\n\n\n") == ["\n"] * 3
+    with pytest.raises(TokenizerError, match="does not give a token"):
+        tokenizer_from_gguf({**metadata, "tokenizer.ggml.merges": ["c c"]})
 
 
 # --- spaces and bytes -----------------------------------------------------------------------------------------------

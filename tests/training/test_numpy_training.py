@@ -13,6 +13,7 @@ from py_core.backend_errors import BackendError
 from py_core.backends.numpy.backend import NumpyBackend, load_weights
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
+from py_core.models.config import read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.training.session import AdamW, Pack, Training, TrainingState, check_pack
@@ -26,7 +27,7 @@ async def opened(name: str, folder: Path) -> tuple[NumpyBackend, Graph]:
     """The model in float64, in which differences of the loss give its slope."""
     source = FileSource(VARIANTS[name].write(folder / "tiny.gguf"))
     header = await read_header(source)
-    config, graph = describe_model(header)
+    config, graph = describe_model(header, None, await read_rope_factors(source, header))
     weights = await load_weights(source, header, graph)
     return NumpyBackend(config, graph, {name: weight.astype(float) for name, weight in weights.items()}), graph
 
@@ -138,7 +139,12 @@ async def test_a_step_that_is_not_finite_changes_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("granitemoe", "a mixture of experts"), ("qwen35", "a model with gated delta rules")]
+    ("name", "said"),
+    [
+        ("granitemoe", "a mixture of experts"),
+        ("qwen35", "a model with gated delta rules"),
+        ("gemma4", "models of this kind"),
+    ],
 )
 async def test_models_without_gradients_are_refused(name: str, said: str, tmp_path: Path) -> None:
     backend, graph = await opened(name, tmp_path)

@@ -50,7 +50,8 @@ INLINE const f32 *with_zeros(const f32 *x, u32 size, u32 room, f32 *padded) {
   return padded;
 }
 
-// q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation are optional.
+// q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation are optional, and so are k and v
+// (an address of 0).
 // a: q, k, v, floats from row to row of q, and of k and v, q_out, angles, pairs that rotate, 1 if these are neighbours, norm
 //    weights of a head of q or 0, those of k, eps, layer
 void rope_append(const Op *op, const Context *c) {
@@ -67,6 +68,7 @@ void rope_append(const Op *op, const Context *c) {
       for (u32 i = 0; i < size; i++) out[i] *= k.scale;
       for (u32 i = size; i < room; i++) out[i] = 0;
     }
+    if (!a[1]) continue;
     const u32 t = row.position % PAGE;
     // A demoted page is full: it already contains what a row would write there again.
     for (u32 h = 0; h < k.kv_heads && page_tier(&k, row.slot, row.position) == HOT; h++, key += size, value += size) {

@@ -65,7 +65,7 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 enum {
   EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
   LORA_DOWN, LORA_LINEAR, HEAD_ADAPT, LOGIT_SUMS, HEAD_MIX, TOKEN_SCORES, COPY, DEMOTE, SHORT_CONV,
-  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF
+  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
@@ -98,6 +98,7 @@ void expert_linear(const Op *op, const Context *c);
 void mix(const Op *op, const Context *c);
 void delta_rule(const Op *op, const Context *c);
 void half_heads(const Op *op, const Context *c);
+void scale(const Op *op, const Context *c);
 void argmax(const Op *op, State *state);
 void sample(const Op *op, State *state);
 void penalties(const Op *op, State *state);

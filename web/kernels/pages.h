@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels.h"
 
-enum { PAGE = 64, MOST_HEAD_DIM = 256 };
+enum { PAGE = 64, MOST_HEAD_DIM = 512 };
 // Keys and values of a HOT page are integers of one int8 limb (fast) or two (precise: 128 * first + second, as good as
 // float32 for the result), with a scale for each vector. So scores and sums are dot products of bytes.
 // Pages are stored in extents, [extent][layer][kv head][page], so that a head's keys and values are read in long

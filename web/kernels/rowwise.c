@@ -36,11 +36,11 @@ INLINE void store_up_to(f32 *to, v128_t numbers, u32 left) {
   for (u32 i = 0; i < left; i++) to[i] = lanes[i];
 }
 
-// y[m, i] = activation(gate[m, i]) * up[m, i].  a: gate, up, floats from row to row of both, y, n, activation
+// y[m, i] = activation(gate[m, i]) * up[m, i].  a: gate, up, floats from row to row of gate, y, n, activation, floats from row to row of up
 void glu(const Op *op, const Context *c) {
   const u32 n = op->a[4], activation = op->a[5];
   for (u32 m = c->worker; m < c->m; m += c->workers) {
-    const f32 *gate = (f32 *)at(op->a[0]) + m * op->a[2], *up = (f32 *)at(op->a[1]) + m * op->a[2];
+    const f32 *gate = (f32 *)at(op->a[0]) + m * op->a[2], *up = (f32 *)at(op->a[1]) + m * op->a[6];
     f32 *y = (f32 *)at(op->a[3]) + m * n;
     for (u32 i = 0; i < n; i += 4) {
       const v128_t g = load(gate + i), open = activation == SIGMOID ? sigmoid(g) : activate(activation, g);
@@ -93,6 +93,16 @@ void add(const Op *op, const Context *c) {
     const f32 *a = (f32 *)at(op->a[0]) + m * width, *b = (f32 *)at(op->a[1]) + m * width;
     f32 *y = (f32 *)at(op->a[2]) + m * width;
     for (u32 i = 0; i < width; i += 4) store_up_to(y + i, wasm_f32x4_add(load(a + i), load(b + i)), width - i);
+  }
+}
+
+// y = x * weight[0].  a: x, y, width, weight
+void scale(const Op *op, const Context *c) {
+  const u32 width = op->a[2];
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const f32 *x = (f32 *)at(op->a[0]) + m * width;
+    f32 *y = (f32 *)at(op->a[1]) + m * width;
+    for (u32 i = 0; i < width; i += 4) store_up_to(y + i, wasm_f32x4_mul(load(x + i), splat4(at(op->a[3]))), width - i);
   }
 }
 

@@ -73,6 +73,7 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case MIX: mix(op, &c); break;
       case DELTA_RULE: delta_rule(op, &c); break;
       case HALF: half_heads(op, &c); break;
+      case SCALE: scale(op, &c); break;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
       case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
       case SAMPLE: if (worker == 0) sample(op, state), result = (i32)state->rows[0].token; break;

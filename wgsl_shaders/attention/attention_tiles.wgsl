@@ -9,8 +9,8 @@
 //           4 out: (MAX_ROWS, HEADS * HEAD_DIM / 4) vec4f; with pages of all tiers 5 demoted: the layer's demoted
 //           pages.
 // `kv_quads`: reads the pages, of one tier or all.
-// Constants: HEADS, KV_HEADS, HEAD_DIM (up to 256), PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch
-// (HEADS, ceil(count / 32)).
+// Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, SLICES, those of scores.wgsl. Dispatch (HEADS,
+// ceil(count / 32), ceil(HEAD_DIM / 256)): a workgroup makes up to 256 values of an output.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -23,7 +23,8 @@
 
 const QUADS = HEAD_DIM / 4u;
 const KEY_CHUNKS = (QUADS + 7u) / 8u;
-const VALUE_CHUNKS = (QUADS + 15u) / 16u;
+const OUT_QUADS = min(QUADS, 64u);
+const VALUE_CHUNKS = (OUT_QUADS + 15u) / 16u;
 const STRIDE = 9u;  // quads from one row of 8 to the next: neighbouring rows lie in different banks
 // Few values at a time, 512 quads altogether: an invocation's sums are then indexed by constants, and stay in
 // registers.
@@ -40,8 +41,9 @@ fn seen(t: u32, positions: vec4u) -> vec4<bool> {
   return (vec4u(t) <= positions) & (vec4u(t + WINDOW) > positions);
 }
 
-// The work of a workgroup: `slot` and head of the keys, its first row and head of q, and the last position.
-struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32 }
+// The work of a workgroup: `slot` and head of the keys, its first row and head of q, the last position, and the first
+// quad of the outputs.
+struct Part { slot: u32, kv_head: u32, m0: u32, head: u32, last: u32, first_quad: u32 }
 alias Piece = array<Quad, 4>;
 
 // A quad of a key (which 0) or a value (1); zeros after the last position.
@@ -51,7 +53,7 @@ fn kv_quad(part: Part, t: u32, which: u32, quad: u32) -> Quad {
 }
 fn value_quad(part: Part, t: u32, at: u32) -> Quad {
   let key = at / WIDTH;
-  let quad = at % WIDTH;
+  let quad = part.first_quad + at % WIDTH;
   if (key >= VALUES || quad >= QUADS) { return Quad(); }
   return kv_quad(part, t + key, 1u, quad);
 }
@@ -89,7 +91,7 @@ fn write_chunk(part: Part, rows: u32, slice: u32, lane: u32, chunk: u32, sums: S
   tile[slice][lane + 256u] = sums[2];
   tile[slice][lane + 384u] = sums[3];
   workgroupBarrier();
-  let quad = chunk * 16u + lane / 8u;
+  let quad = part.first_quad + chunk * 16u + lane / 8u;
   for (var i = slice; i < 4u; i += SLICES) {
     let row = lane % 8u + 8u * i;
     var sum = vec4f();
@@ -106,7 +108,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let rows = min(32u, state.count - m0);
   let first = state.rows[m0];
   let last = first.position + rows - 1u;
-  let part = Part(first.slot, group.x / (HEADS / KV_HEADS), m0, group.x, last);
+  let part = Part(first.slot, group.x / (HEADS / KV_HEADS), m0, group.x, last, group.z * OUT_QUADS);
   let slice = index / 128u;
   let lane = index % 128u;
   let r = lane % 8u;

@@ -1,6 +1,7 @@
-// y[m, n] = activation(gate[m, n]) * up[m, n], if gate and up do not come from a single linear.
-// Bindings: 0 state; 1 gate, 2 up and 3 y: (MAX_ROWS, N).
-// Constants: N, WORKGROUP; SIGMOID or GELU: the activation is this one, otherwise silu. Dispatch (ceil(N / WORKGROUP), count).
+// y[m, n] = activation(gate[m, n]) * up[m, FIRST + n], if gate and up do not come from a single linear.
+// Bindings: 0 state; 1 gate and 3 y: (MAX_ROWS, N), 2 up: (MAX_ROWS, UP_WIDTH).
+// Constants: N, UP_WIDTH, FIRST, WORKGROUP; SIGMOID or GELU: the activation is this one, otherwise silu.
+// Dispatch (ceil(N / WORKGROUP), count).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> gate: array<f32>;
@@ -12,9 +13,10 @@
 fn main(@builtin(global_invocation_id) id: vec3u) {
   if (id.y >= state.count || id.x >= N) { return; }
   let at = id.y * N + id.x;
+  let value = up[id.y * UP_WIDTH + FIRST + id.x];
   if (SIGMOID) {
-    y[at] = up[at] / (1.0 + exp(-gate[at]));
+    y[at] = value / (1.0 + exp(-gate[at]));
   } else {
-    y[at] = activation(gate[at]) * up[at];
+    y[at] = activation(gate[at]) * value;
   }
 }

@@ -96,14 +96,13 @@ class NumpyBackend:
         self.graph, self._config, self._weights = graph, config, weights
         rotations = {op.rotation for op in graph.ops if isinstance(op, ops.Rope)}
         self._rotations = {rotation: rotation.table(self.context_length) for rotation in rotations}
-        layers = [op for op in graph.ops if isinstance(op, ops.Attention)]
-        self._windows = {op.layer: kept_window(op.window, self.context_length) for op in layers}
+        self._windows = {layer: kept_window(op.window, self.context_length) for layer, op in graph.caches.items()}
         self._sequences: dict[int, TokenSequence] = {}
         self._states: dict[int, _SequenceState] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
-        # As on the other backends: layers with windows keep few pages, and keep them hot; so do convolutions.
-        self._tiers = tiers if not (any(self._windows.values()) or graph.convolutions) else None
+        # As on the other backends: layers with windows keep few pages, and keep them hot.
+        self._tiers = tiers if not (any(self._windows.values()) or graph.stays_hot) else None
 
     def memory(self) -> MemoryUse:
         weights = sum(weight.nbytes for weight in self._weights.values())
@@ -294,7 +293,10 @@ class NumpyBackend:
                         values[op.x], self._rotations[op.rotation][positions], op.num_heads, op.interleaved
                     )
                 case ops.Attention():
-                    first, (keys, kept_values) = state.caches[op.layer].append(start, values[op.k], values[op.v])
+                    cache = state.caches[op.layer]
+                    if op.appends:
+                        cache.append(start, values[op.k], values[op.v])
+                    first, (keys, kept_values) = cache.first, cache.upto(stop)
                     values[op.out] = attention(
                         values[op.q],
                         keys,
@@ -337,7 +339,8 @@ class NumpyBackend:
         for op in operations:
             match op:
                 case ops.RMSNorm():
-                    values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
+                    weight = self._weights[op.weight] if op.weight else np.ones(op.x.width // op.num_heads, np.float32)
+                    values[op.out] = rms_norm(values[op.x], weight, op.eps)
                 case ops.Linear():
                     rows = slice(op.first_row, op.first_row + op.out.width)
                     values[op.out] = values[op.x] @ self._weights[op.weight][rows].T
@@ -348,7 +351,8 @@ class NumpyBackend:
                 case ops.Half():
                     values[op.out] = half(values[op.x], op.size, op.second)
                 case ops.GLU():
-                    values[op.out] = glu(values[op.gate], values[op.up], op.activation)
+                    up = values[op.up][:, op.first : op.first + op.out.width]
+                    values[op.out] = glu(values[op.gate], up, op.activation)
                 case ops.Route():
                     values[op.out] = route(values[op.x], op.used, op.normalized)
                 case ops.ExpertLinear():
@@ -357,6 +361,8 @@ class NumpyBackend:
                     values[op.out] = mix(values[op.x], values[op.route], op.used)
                 case ops.SoftCap():
                     values[op.out] = soft_cap(values[op.x], op.cap)
+                case ops.Scale():
+                    values[op.out] = values[op.x] * self._weights[op.weight]
                 case ops.Add():
                     values[op.out] = values[op.a] + values[op.b]
 
@@ -366,8 +372,11 @@ class _SequenceState:
 
     def __init__(self, config: ModelConfig, graph: Graph, windows: dict[int, int]) -> None:
         self.logits = np.zeros((1, config.vocab_size), np.float32)
-        shape, context = (2, config.num_key_value_heads, config.head_dim), config.context_length
-        self.caches = {layer: _Cache(shape, window, context) for layer, window in windows.items()}
+        context = config.context_length
+        self.caches = {
+            layer: _Cache((2, op.num_key_value_heads, op.head_dim), windows[layer], context)
+            for layer, op in graph.caches.items()
+        }
         self.rows = {layer: _Cache((1, 1, op.out.width), 0, context) for layer, op in graph.convolutions.items()}
         """The rows of each convolution, all of them."""
         self.deltas = {
@@ -417,18 +426,18 @@ class _Cache:
             found[count - there :] = self.kv[0, start - there : start, 0]
         return found
 
-    def append(self, start: int, *planes: np.ndarray) -> tuple[int, np.ndarray]:
-        """Store rows of each plane, k and v (M, kv_heads * head_dim), at position `start`.
+    def upto(self, stop: int) -> np.ndarray:
+        """The planes from the first position that is kept to `stop`, without it."""
+        return self.kv[:, : stop - self.first]
 
-        Returns the first position that is kept, and the planes from there to the new rows.
-        """
+    def append(self, start: int, *planes: np.ndarray) -> None:
+        """Store rows of each plane, k and v (M, kv_heads * head_dim), at position `start`."""
         self.first, end = min(self.first, start), start + len(planes[0])
         if end - self.first > self.kv.shape[1]:
             self._make_room(start, end)
         at, stop = start - self.first, end - self.first
         for plane, rows in zip(self.kv, planes, strict=True):
             plane[at:stop] = rows.reshape(-1, *plane.shape[1:])
-        return self.first, self.kv[:, :stop]
 
     def _make_room(self, start: int, end: int) -> None:
         """Drop what no position from `start` on sees, except some slack, and grow if that is not enough."""

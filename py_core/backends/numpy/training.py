@@ -170,8 +170,8 @@ class _PackRun:
                     _, b = self._pairs[op.weight]
                     rows = slice(op.first_row, op.first_row + op.out.width)
                     values[op.out] = values[op.y] + self._scale * (values[op.u] @ b[rows].T)
-                case ops.RMSNorm():
-                    values[op.out] = rms_norm(values[op.x], self._weights[op.weight], op.eps)
+                case ops.RMSNorm(weight=str() as weight):
+                    values[op.out] = rms_norm(values[op.x], self._weights[weight], op.eps)
                 case ops.Rope():
                     values[op.out] = rope(values[op.x], self._angles(op.rotation), op.num_heads, op.interleaved)
                 case gradients.PackedAttention(attention=attention):

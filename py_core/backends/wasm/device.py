@@ -63,7 +63,7 @@ class WasmDevice:
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         self.capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         self.host, self.config, self.graph = host, config, graph
-        self.tiers = None if graph.convolutions else tiers
+        self.tiers = None if graph.stays_hot else tiers
         self.lowering = ProgramLowering(host, config, graph, header.tensors, PRECISIONS[precision], MAX_ROWS, SLOTS)
         self.pages = self.lowering.pages
         self._sets = LoraSets(self.lowering)
@@ -79,7 +79,7 @@ class WasmDevice:
             self.host.write(address, data)
         await self.host.upload(source, self.lowering.weights.jobs, progress)
         for name, factor in self.graph.factors.items():
-            address, nbytes = self.lowering.weights.norm(name), 4 * self.graph.weights[name][0]
+            address, nbytes = self.lowering.weights.vector(name), 4 * self.graph.weights[name][0]
             values = np.frombuffer(await self.host.read(address, nbytes), np.float32)
             self.host.write(address, (values * np.float32(factor)).tobytes())
 

@@ -1,9 +1,9 @@
 """Pages of keys and values in the kernels' memory: EXTENT pages of a head lie together, [extent][layer][kv head][page].
 
 Layers with the same window have a page table, and extents of their own, one after the other as each is needed. A
-layer's share of an extent is a part; all parts have the same size. An entry of a table is EXTENT * (the number of the
-part in which the extent begins) + the page's place in the extent. Demoted pages have extents of their own, of as many
-pages as fit (layout.py).
+layer's share of an extent is a part; all parts have the same size, and a layer of larger heads takes several. An entry
+of a table is EXTENT * (the number of the part in which the extent begins) + the page's place in the extent. Demoted
+pages have extents of their own, of as many pages as fit (layout.py).
 
 The rows of convolutions (page_table.py) lie in parts behind those of the layers, [convolution][page][row]. In a
 model with states they are in these. A state takes parts of its own, one behind the other; its entry in the table of
@@ -32,7 +32,7 @@ from py_core.backends.wasm.layout import (
     tier_pages,
 )
 from py_core.models.config import ModelConfig
-from py_core.models.graph import Graph
+from py_core.models.graph import Attention, Graph
 from py_core.paging.page_table import (
     PAGE,
     STATES,
@@ -57,8 +57,10 @@ class _Group:
     pages: PageTable
     table: int
     extents: list[int]
+    first: dict[int, int]
+    """The first part of each layer in an extent."""
     parts: int
-    """The parts of an extent: one a layer, and those of convolutions."""
+    """The parts of an extent: those of all layers and of convolutions."""
     states: list[int]
     """The part in which each state begins."""
     state_table: int
@@ -82,10 +84,12 @@ class KVPages:
         self, host: KernelHost, config: ModelConfig, graph: Graph, limbs: int, slots: int, arena: Arena, state: int
     ) -> None:
         self._host = host
-        self._heads, self._head_bytes = config.num_key_value_heads, head_page_bytes(config.head_dim, limbs)
-        self.part_bytes = EXTENT * self._heads * self._head_bytes
-        self._head_dim, self._limbs = head_room(config.head_dim), limbs
-        self._tier_bytes, self._tier_pages = (each(config.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
+        self._caches, self._limbs, self._differ = graph.caches, limbs, graph.heads_differ
+        self.part_bytes = EXTENT * min(map(self._page_bytes, self._caches.values()))
+        # Any layer: only if all are alike, pages leave the hot tier.
+        one = next(iter(self._caches.values()))
+        self._heads, self._head_dim = one.num_key_value_heads, head_room(one.head_dim)
+        self._tier_bytes, self._tier_pages = (each(one.head_dim, limbs) for each in (head_tier_bytes, tier_pages))
         self._offsets: dict[tuple[str, int], int] = {}
         """The place of each part of a state in it."""
         self._state_bytes = 0
@@ -97,7 +101,7 @@ class KVPages:
         (width,) = {op.out.width for op in graph.convolutions.values()} or (0,)
         self._rows_bytes = kept_rows(graph) * width * 4
         self._state = state
-        self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)] * 2, state)))
+        self._copying = arena.take(len(program_bytes([Op(OpKind.COPY)] * (1 + len(self._caches)), state)))
         self._arena, self._parts = arena, 0
         self._free: dict[int, int] = {}
         """Parts that were given back: the number of consecutive parts, by the first."""
@@ -109,9 +113,13 @@ class KVPages:
                 slots, config.context_length, window, 0 if window else sight_of(graph), STATES if self._offsets else 0
             )
             rows = EXTENT * len(self._convolutions) * self._rows_bytes if pages.sight else 0
-            parts = len(layers) + -(-rows // self.part_bytes)
+            first, parts = dict[int, int](), 0
+            for layer in layers:
+                first[layer] = parts
+                parts += -(-EXTENT * self._page_bytes(self._caches[layer]) // self.part_bytes)
+            parts += -(-rows // self.part_bytes)
             tables = arena.take(pages.rows.nbytes), arena.take(pages.state_rows.nbytes)
-            group = _Group(layers, pages, tables[0], [], parts, [], tables[1])
+            group = _Group(layers, pages, tables[0], [], first, parts, [], tables[1])
             self._groups.append(group)
             extents = _extents(pages.capacity)
             self._add_extents(group, extents, self._parts)
@@ -132,7 +140,7 @@ class KVPages:
 
         The arena must be complete by then.
         """
-        return self._arena.end + self._group_of[layer].layers.index(layer) * self.part_bytes
+        return self._arena.end + self._group_of[layer].first[layer] * self.part_bytes
 
     def rows(self, layer: int) -> int:
         """Return the address from which kernels count the rows of a convolution, as `base`."""
@@ -227,9 +235,13 @@ class KVPages:
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
         """Return each table, and the bytes of a page of this tier in all of the table's layers."""
         rows = len(self._convolutions) * self._rows_bytes
+        if self._differ:
+            sizes = [sum(self._page_bytes(self._caches[layer]) for layer in group.layers) for group in self._groups]
+        else:
+            sizes = [len(group.layers) * self._heads * self._tier_bytes[tier] for group in self._groups]
         return [
-            (group.pages, len(group.layers) * self._heads * self._tier_bytes[tier] + (rows if group.pages.sight else 0))
-            for group in self._groups
+            (group.pages, size + (rows if group.pages.sight else 0))
+            for group, size in zip(self._groups, sizes, strict=True)
         ]
 
     def there(self, tier: Tier) -> int:
@@ -320,6 +332,10 @@ class KVPages:
         """As `take`, but for a short time, in which no page is moved."""
         return self._arena.end + await self._claim(-(-nbytes // self.part_bytes)) * self.part_bytes
 
+    def _page_bytes(self, op: Attention) -> int:
+        """Return the bytes of a hot page in a layer."""
+        return op.num_key_value_heads * head_page_bytes(op.head_dim, self._limbs)
+
     async def _copy_others_page(self, group: _Group, slot: int, first: int) -> None:
         """Copy what is stored before `first` in a page shared with others to one of the sequence's own pages."""
         page = group.pages.others_page(slot, first)
@@ -340,8 +356,17 @@ class KVPages:
         group.pages.replace(slot, first // PAGE, own)
 
     def _places(self, group: _Group, page: int) -> list[_Place]:
-        """Return the place of a page, and that of its rows of convolutions if it has any."""
+        """Return the place of a page, or its places in each layer if these differ, and that of its rows of convolutions
+        if it has any."""
         places = [self._place(group, page)]
+        if self._differ:
+            part, place = divmod(int(self._entries(group, np.array([page]))[0]), EXTENT)
+            places = []
+            for layer in group.layers:
+                op = self._caches[layer]
+                nbytes = head_page_bytes(op.head_dim, self._limbs)
+                address = self.base(layer) + part * self.part_bytes + place * nbytes
+                places.append(_Place(address, nbytes, EXTENT * nbytes, op.num_key_value_heads))
         if group.pages.sight and self._convolutions:
             part, place = divmod(int(self._entries(group, np.array([page]))[0]), EXTENT)
             rows = self.rows(self._convolutions[0]) + part * self.part_bytes + place * self._rows_bytes

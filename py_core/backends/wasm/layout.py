@@ -26,7 +26,7 @@ TIER_BIT = 1 << 30
 PART = 128
 """Positions that form one part of a row's attention; the parts are merged."""
 
-MOST_GROUP, MOST_HEAD_DIM = 16, 256
+MOST_GROUP, MOST_HEAD_DIM = 16, 512
 """The most query heads of one head of keys and values, and the most dimensions, for which the kernels have room."""
 
 
@@ -59,6 +59,7 @@ class OpKind(IntEnum):
     MIX = 26
     DELTA_RULE = 27
     HALF = 28
+    SCALE = 29
 
 
 class Epilogue(IntEnum):

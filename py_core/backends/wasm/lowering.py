@@ -57,14 +57,16 @@ class ProgramLowering:
         self, host: KernelHost, config: ModelConfig, graph: Graph, tensors: Mapping[str, TensorInfo], mode: Mode,
         max_rows: int, slots: int,
     ) -> None:  # fmt: skip
-        group = config.num_attention_heads // config.num_key_value_heads
-        if config.head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
+        heads = [op for op in graph.ops if isinstance(op, ops.Attention)]
+        group = max(op.num_attention_heads // op.num_key_value_heads for op in heads)
+        head_dim = max(op.head_dim for op in heads)
+        if head_dim > MOST_HEAD_DIM or group > MOST_GROUP:
             raise BackendError(
                 "wasm.heads",
                 "This model has {group} attention heads of {size} values for each head of keys and values; the "
                 "WASM kernels support up to {most}, of up to {longest} values. Choose another backend or model.",
                 group=group,
-                size=config.head_dim,
+                size=head_dim,
                 most=MOST_GROUP,
                 longest=MOST_HEAD_DIM,
             )
@@ -77,7 +79,7 @@ class ProgramLowering:
                 most=MOST_HEAD_DIM,
             )
         self._config, self._mode, self._graph, self._max_rows = config, mode, graph, max_rows
-        self._query_width = config.num_attention_heads * head_room(config.head_dim)
+        self._query_width = max(op.num_attention_heads * head_room(op.head_dim) for op in heads)
         self._body, self._head = fuse(graph)
         self._body_values = {op.out for op in graph.body}
         self.arena = Arena()
@@ -100,7 +102,7 @@ class ProgramLowering:
         self._rows = take(-(-widest // 32) * 128 * host.most_workers)
         parts = -(-config.context_length // PART)
         self._parts = take(parts * (self._query_width + 2 * config.num_attention_heads) * 4)
-        self._layers: dict[tuple[type, int], tuple[int, ops.Attention | ops.ShortConv | ops.DeltaRule]] = {}
+        self._layers: dict[Value, tuple[int, ops.Attention | ops.ShortConv | ops.DeltaRule]] = {}
         self._sites: list[LoraSite] | None = None
         """The changes that adapters may make to the operations lowered now; None if they may change nothing."""
         self.head = HeadMemory(graph.head_input.width, max_rows, self.arena)
@@ -260,14 +262,16 @@ class ProgramLowering:
                 place = (values[op.x], out, op.num_heads, op.x.width // op.num_heads)
                 return [Op(OpKind.ROPE, (*place, *self.rotation(op)))]
             case ops.GLU():
-                pair = (values[op.gate], values[op.up], op.out.width)
-                return [Op(OpKind.GLU, (*pair, out, op.out.width, GATES[op.activation]))]
+                pair = (values[op.gate], values[op.up] + 4 * op.first, op.out.width)
+                return [Op(OpKind.GLU, (*pair, out, op.out.width, GATES[op.activation], op.up.width))]
+            case ops.Scale():
+                return [Op(OpKind.SCALE, (values[op.x], out, op.out.width, self.weights.vector(op.weight)))]
             case ops.ShortConv():
                 taps = (self.weights.taps(op.weight), op.taps, self._described(op, RowsLayer.BYTES))
                 return [Op(OpKind.SHORT_CONV, (values[op.x], out, op.out.width, *taps, int(op.gated)))]
             case ops.DeltaRule():
                 rows = (values[op.x], values[op.alpha], values[op.beta], out)
-                sizes = (op.key_heads, op.heads, op.size, self.weights.norm(op.rate), self.weights.norm(op.bias))
+                sizes = (op.key_heads, op.heads, op.size, self.weights.vector(op.rate), self.weights.vector(op.bias))
                 return [Op(OpKind.DELTA_RULE, (*rows, *sizes, self._described(op, StateLayer.BYTES)))]
             case ops.Half():
                 return [Op(OpKind.HALF, (values[op.x], out, op.out.width, op.size, int(op.second)))]
@@ -284,7 +288,8 @@ class ProgramLowering:
                 return [Op(OpKind.SOFT_CAP, (values[op.x], out, op.out.width, real_bits(op.cap), every_row))]
             case ops.Attention():
                 q = self._scratch(self._query_width)
-                places = (values[op.q], values[op.k], values[op.v], op.q.width, op.k.width)
+                kv = (values[op.k], values[op.v]) if op.appends else (0, 0)
+                places = (values[op.q], *kv, op.q.width, op.k.width)
                 found = self._attention(op, places, q, out)
                 values.give_back(q)
                 return found
@@ -318,7 +323,7 @@ class ProgramLowering:
         norms, eps = (0, 0), 0.0
         if q_norm and k_norm:
             assert q_norm.eps == k_norm.eps, "the kernel has one eps for both norms"
-            norms, eps = (self.weights.norm(q_norm.weight), self.weights.norm(k_norm.weight)), q_norm.eps
+            norms, eps = (self.weights.norm(q_norm), self.weights.norm(k_norm)), q_norm.eps
         turn = (*(self.rotation(rope) if rope else (0, 0, 0)), *norms, real_bits(eps))
         return [
             Op(OpKind.ROPE_APPEND, (*places, q, *turn, address)),
@@ -327,9 +332,9 @@ class ProgramLowering:
 
     def _described(self, op: ops.Attention | ops.ShortConv | ops.DeltaRule, nbytes: int) -> int:
         """Return the address of the description of a layer's pages, which is written once their place is known."""
-        if (type(op), op.layer) not in self._layers:
-            self._layers[type(op), op.layer] = self.arena.take(nbytes), op
-        return self._layers[type(op), op.layer][0]
+        if op.out not in self._layers:
+            self._layers[op.out] = self.arena.take(nbytes), op
+        return self._layers[op.out][0]
 
     def _layer(self, op: ops.Attention | ops.ShortConv | ops.DeltaRule) -> bytes:
         """Pack the description of a layer's attention, of its convolution or its delta rule, for the kernels."""
@@ -343,7 +348,7 @@ class ProgramLowering:
             place = (pages.rows(op.layer), kept_rows(self._graph), pages.part_bytes)
             return RowsLayer(*place, pages.table(op.layer), per_slot).packed()
         return AttentionLayer(
-            op.num_attention_heads, op.num_key_value_heads, op.k.width // op.num_key_value_heads, int(self._mode),
+            op.num_attention_heads, op.num_key_value_heads, op.head_dim, int(self._mode),
             pages.base(op.layer), pages.part_bytes, pages.table(op.layer), per_slot,
             op.scale, op.softcap, op.window,
         ).packed()  # fmt: skip
@@ -362,7 +367,7 @@ class ProgramLowering:
         pair = self._scratch(2 * n)
         found = self._linears(linears, pair, 2 * n)
         self._values.give_back(pair)
-        return [*found, Op(OpKind.GLU, (pair, pair + 4 * n, 2 * n, out, n, activation))]
+        return [*found, Op(OpKind.GLU, (pair, pair + 4 * n, 2 * n, out, n, activation, 2 * n))]
 
     def _residual(self, op: ResidualLinear) -> list[Op]:
         n = op.out.width
@@ -380,7 +385,7 @@ class ProgramLowering:
         return found
 
     def _norm(self, op: RMSNorm, x: int, out: int, adds: bool = False) -> Op:
-        weight, size = self.weights.norm(op.weight), op.out.width // op.num_heads
+        weight, size = self.weights.norm(op), op.out.width // op.num_heads
         every_row = op.x in self._body_values
         arguments = (x, op.num_heads, size, weight, real_bits(op.eps), out, int(adds), int(every_row))
         return Op(OpKind.NORM, arguments)
@@ -445,7 +450,7 @@ class ProgramLowering:
         `every_row`: x has all of the state's rows, even if only the rows that need logits are wanted. A row of the
         state has `slots` rows of x.
         """
-        weight, eps = (self.weights.norm(norm.weight), norm.eps) if norm else (0, 0.0)
+        weight, eps = (self.weights.norm(norm), norm.eps) if norm else (0, 0.0)
         arguments = (x, width, weight, real_bits(eps), *activations, mode, self._rows, int(every_row), slots)
         return Op(OpKind.QUANTIZE, arguments, barrier)
 

@@ -238,14 +238,14 @@ class TrainingLowering:
                 kernel = self._op(TrainKind.LINEAR, matrix, first, op.out.width, places[op.x], out, bias)
                 return [kernel], 2.0 * self._rows * op.x.width * op.out.width
             case ops.RMSNorm():
-                size, weight = op.out.width // op.num_heads, self._model.weights.norm(op.weight)
+                size, weight = op.out.width // op.num_heads, self._model.weights.norm(op)
                 return [Op(OpKind.NORM, (places[op.x], op.num_heads, size, weight, real_bits(op.eps), out))], 0
             case ops.Rope():
                 place = (places[op.x], out, op.num_heads, op.x.width // op.num_heads)
                 return [Op(OpKind.ROPE, (*place, *self._model.rotation(op)))], 0
             case ops.GLU():
                 pair = (places[op.gate], places[op.up], op.out.width)
-                return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation]))], 0
+                return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation], op.up.width))], 0
             case ops.Add():
                 return [Op(OpKind.ADD, (places[op.a], places[op.b], out, op.out.width))], 0
             case ops.SoftCap():
@@ -282,7 +282,7 @@ class TrainingLowering:
                 widths = (op.x.width, layout.rank, self._wide)
                 return [Op(TrainKind.LORA_DOWN_GRADIENT, (*pair, *out, *widths))], self._thin(op.x, 2)
             case gradients.RMSNormGradient():
-                read = (places[op.dy], places[op.x], self._model.weights.norm(op.weight), real_bits(op.eps))
+                read = (places[op.dy], places[op.x], self._model.weights.vector(op.weight), real_bits(op.eps))
                 heads = (op.num_heads, op.x.width // op.num_heads)
                 return [Op(TrainKind.NORM_GRADIENT, (*read, *added(op.out, op.plus), *heads))], 0
             case gradients.RopeGradient():

@@ -11,7 +11,7 @@ from py_core.backend_errors import BackendError
 from py_core.backends.wasm.host import RepackJob
 from py_core.backends.wasm.layout import GROUP_ROWS, MATRIX_KINDS, Arena, MatrixKind, matrix_bytes
 from py_core.formats.gguf import TensorInfo
-from py_core.models.graph import Linear
+from py_core.models.graph import Linear, RMSNorm
 
 PIECE = 4 << 20
 """The most bytes of a repack job (but at least four rows)."""
@@ -59,6 +59,7 @@ class PackedWeights:
         """The bytes that the weights take in the kernels' memory."""
         self._matrices: dict[tuple[TensorRows, ...], PackedMatrix] = {}
         self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
+        self._ones: dict[int, int] = {}
 
     def can_join(self, parts: Sequence[TensorRows]) -> bool:
         """True if these parts can be one matrix, one below the other."""
@@ -129,9 +130,18 @@ class PackedWeights:
                 return address + 4 * first
         raise KeyError(f"{rows} is in no bias")
 
-    def norm(self, name: str) -> int:
-        """Return the address of a norm's weights."""
+    def vector(self, name: str) -> int:
+        """Return the address of a vector: the weights of a norm, or the number of a layer."""
         return self._vector([TensorRows(name, 0, self._tensors[name].shape[0])])
+
+    def norm(self, op: RMSNorm) -> int:
+        """Return the address of a norm's weights, which are ones if it has none."""
+        if op.weight:
+            return self.vector(op.weight)
+        size = op.x.width // op.num_heads
+        if size not in self._ones:
+            self._ones[size] = self._arena.put(struct.pack(f"<{size}f", *[1.0] * size))
+        return self._ones[size]
 
     def biases(self, linears: Sequence[Linear]) -> int:
         """Return the address of the biases of linears, one after the other, zeros for linears without; 0 if none has

@@ -33,8 +33,12 @@ _WORKGROUPS = (512, 256, 128, 64)
 """Workgroup sizes of attention_split: the largest that fits. For several parts, smaller ones share a GPU better."""
 _MERGE_WORKGROUP = 256
 _MOST_SLICES = 2
-_MOST_TILED = 256
+_MOST_TILED = 512
 """The most values of a head in attention_tiles."""
+_MOST_OF_FEW_LANES = 256
+"""The most values of a head that fewer than 32 lanes read together."""
+_TILED_AT_ONCE = 256
+"""The most values of an output of attention_tiles: for more, a workgroup makes a part of them."""
 _SLICE_BYTES = 15 << 10
 """Workgroup memory of a slice of attention_tiles."""
 _MOST_HEADS = 4
@@ -70,6 +74,14 @@ def lane_group_shape(head_dim: int, most_lanes: int, most: int, adapter: Adapter
     )
 
 
+def reduction_of(shapes: KernelShapes, head_dim: int) -> tuple[str, int]:
+    """Return how attention_split adds up, and over how many lanes at most."""
+    # A software adapter's kernels usually have one lane. Heads that are too large for one lane come here, and those of
+    # which few lanes would need more workgroup memory than many GPUs have.
+    few = shapes.lanes == 1 or (shapes.lanes < 32 and head_dim > _MOST_OF_FEW_LANES)
+    return ("reduce_workgroup", 32) if few else (shapes.reduce, shapes.lanes)
+
+
 def _memory(quads: int, lanes: int, workgroup: int) -> int:
     """Return the bytes of workgroup memory of attention_split."""
     # Sums of lane groups and over them, reduce_workgroup's own, and two figures of each lane group for each head.
@@ -89,7 +101,8 @@ class AttentionKernels:
         self._config, self._shapes, self._pipeline = config, shapes, pipeline
         self._state, self._pages, self._adapter = state, pages, host.adapter
         self._sizes = sizes
-        self._width, self._token_bytes = config.num_attention_heads * config.head_dim, pages.page_bytes // PAGE
+        self._width = config.num_attention_heads * config.head_dim
+        self._token_bytes = 2 * config.num_key_value_heads * config.head_dim * 4
         if shapes.flash_attention:
             splits = -(-pages.pages_per_slot * PAGE // SPLIT)
             size = FEW_ROWS * config.num_attention_heads * splits * (config.head_dim + 4) * 4
@@ -147,7 +160,8 @@ class AttentionKernels:
         slices = min(_MOST_SLICES, limits.max_workgroup_storage // _SLICE_BYTES, limits.max_workgroup_size // 128)
         heads, pipeline = self._config.num_attention_heads, self._reading("attention_tiles", op, SLICES=slices)
         bindings = self._bindings(op, q, out)
-        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), 1), self._cost(op))
+        parts = -(-self._config.head_dim // _TILED_AT_ONCE)
+        return Kernel("attention", pipeline, bindings, lambda m: (heads, -(-m // 32), parts), self._cost(op))
 
     def _split(
         self, name: str, op: Attention, q: Binding, out: Binding, single_row: bool, splits: Callable[[int], int],
@@ -156,7 +170,7 @@ class AttentionKernels:
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
         each = heads_each(group, most_heads)
-        reduce, most_lanes = self._reduction()
+        reduce, most_lanes = reduction_of(self._shapes, self._config.head_dim)
         lanes, workgroup = lane_group_shape(c.head_dim, most_lanes, widest, self._adapter)
         if following:
             constants |= following.constants
@@ -169,16 +183,12 @@ class AttentionKernels:
         bindings = self._bindings(op, q, out, following)
         return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
 
-    def _reduction(self) -> tuple[str, int]:
-        """Return how attention_split adds up, and over how many lanes at most."""
-        # A software adapter's kernels usually have one lane. Heads that are too large for one lane come here.
-        alone = self._shapes.lanes == 1
-        return ("reduce_workgroup", 32) if alone else (self._shapes.reduce, self._shapes.lanes)
-
     def _following(self, next_of: NextOf) -> LoraNext | None:
         """Return the parts that both kernels of attention's output leave: one of each head."""
         head_dim = self._config.head_dim
-        lanes, workgroup = lane_group_shape(head_dim, self._reduction()[1], _WORKGROUPS[0], self._adapter)
+        lanes, workgroup = lane_group_shape(
+            head_dim, reduction_of(self._shapes, self._config.head_dim)[1], _WORKGROUPS[0], self._adapter
+        )
         least = min(workgroup, _MERGE_WORKGROUP)
         memory = _memory(head_dim // 4, lanes, workgroup) + 4 * (head_dim + least)
         fits = memory <= self._adapter.max_workgroup_storage

@@ -18,7 +18,7 @@ from py_core.backends.webgpu.host import Host
 from py_core.backends.webgpu.kernel_shapes import KernelShapes
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_flops, measure_kernels
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
-from py_core.backends.webgpu.shape_tuning import TuningStore
+from py_core.backends.webgpu.shape_tuning import IsWanted, TuningStore, Wanted
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import WeightSource
 from py_core.models.config import ModelConfig
@@ -38,7 +38,7 @@ async def load_webgpu(
 ) -> WebGPUBackend:  # fmt: skip
     """Compile the model for the host's adapter and bring its weights there. Raises BackendError, GGUFError, EOFError.
 
-    With `tuning`, the shapes of the kernels are measured once on a GPU, and kept there. `shapes` overrides the choice
+    tuning: keeps the shapes of kernels that `tune` measures; None: the usual ones stay. `shapes` overrides the choice
     by adapter, for tests. tiers: None keeps all pages hot. settings: other values than the defaults are for tests, too.
     """
     device = WebGPUDevice(host, source, header, config, graph, tuning, shapes, tiers, settings)
@@ -101,6 +101,20 @@ class WebGPUBackend(PipelinedBackend):
         for training in self._trainings:
             training.close()
         super().close()
+
+    async def tune(self, is_wanted: IsWanted) -> bool:
+        device, pages, sequence = self.device, self.pages, self.new_sequence()
+        pages.put_to_work([sequence])
+        try:
+            await self.recovery.restore()
+            pages.logits_of = None
+            await pages.reserve(sequence.slot, 0, self.max_rows)
+            await device.tune(sequence.slot, is_wanted)
+            return True
+        except Wanted:
+            return False
+        finally:
+            self.free(sequence)
 
     async def limits(self, on_round: OnRound = lambda: None) -> AdapterLimits:
         """Measure the peak rates of the adapter. Raises BackendError if the GPU has no timestamps."""

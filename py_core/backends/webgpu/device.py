@@ -36,7 +36,7 @@ from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
-from py_core.backends.webgpu.shape_tuning import TuningStore, tune
+from py_core.backends.webgpu.shape_tuning import IsWanted, ShapeTuning, TuningStore
 from py_core.backends.webgpu.weights.arena import WeightArena
 from py_core.backends.webgpu.weights.layout import LAYOUTS
 from py_core.formats.gguf import GGUFHeader
@@ -73,9 +73,10 @@ class WebGPUDevice:
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph = host, source, config, graph
-        self.tiers = None if graph.convolutions else tiers
+        self.tiers = None if graph.stays_hot else tiers
         self._tensors = {name: header.tensors[name] for name in graph.weights}
-        self._wanted_shapes, self._tuning, self._settings = shapes, tuning, settings
+        self._wanted_shapes, self._store, self._settings = shapes, tuning, settings
+        self._tuning: ShapeTuning | None = None
         self.guesses = DeviceGuesses()
         self.hears_together = host.hears_together
         self._head_adapters: dict[int, NeighbourAdapter] = {}
@@ -99,6 +100,10 @@ class WebGPUDevice:
         lowering = PlanLowering(
             host, config, self.graph, self.arena, builder, self._buffers, self.pages, self._settings.logit_bytes
         )
+        self._tuning = None
+        if self._store and self._shapes.lanes > 1:
+            self._tuning = ShapeTuning(host, builder, self._store, lowering.measured, self._settings.measure)
+            await self._tuning.recall()
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
@@ -107,6 +112,7 @@ class WebGPUDevice:
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._lowering, self._sets = lowering, AdapterPlans(lowering)
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
+        of_packs.usual_tiles = builder.usual_tiles
         self.model = ModelOnDevice(host, config, self.graph, self.arena, lowering.vectors, lowering.angles, of_packs)
         self._made_later: dict[str, list[Kernel]] = {}
         self._changed_heads: dict[str, list[Kernel]] = {}
@@ -119,12 +125,19 @@ class WebGPUDevice:
             values = np.frombuffer(await host.read(place.buffer, place.offset, nbytes), np.float32)
             host.write(place.buffer, place.offset, (values * np.float32(factor)).tobytes())
         await host.check()
-        if self._tuning and self._shapes.lanes > 1:
-            await tune(host, builder, self._buffers.state, self._tuning, lowering.measured, self._settings.measure)
-            if builder.chosen or builder.chosen_few or builder.chosen_tiles:
-                self._plans |= {rows: lowering.plan(rows) for rows in lowering.passes}
-                await host.check()  # kernels from the cache are compiled only now
-            of_packs.usual_tiles = builder.usual_tiles
+
+    async def tune(self, slot: int, is_wanted: IsWanted) -> None:
+        """Measure the kernels whose fastest shapes are not known, and run these then. See `ShapeTuning.tune`."""
+        if not (tuning := self._tuning):
+            return
+        if await tuning.tune(self._buffers.state, slot, is_wanted):
+            await tuning.recall()
+            plans = {rows: self._lowering.plan(rows) for rows in self._lowering.passes}
+            await self.host.check()
+            self._plans |= plans
+            self._forget_lists()
+            self.model.builder.usual_tiles = tuning.builder.usual_tiles
+        self._tuning = None
 
     def _on_adapter(self) -> Capabilities:
         """Choose everything that depends on the adapter."""

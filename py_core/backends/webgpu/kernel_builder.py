@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
-from py_core.backends.webgpu.host import Host
+from py_core.backends.webgpu.host import AdapterInfo, Host
 from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
 from py_core.backends.webgpu.plan import Grid, folded
@@ -50,26 +51,61 @@ _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
 
+def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
+    """Return shapes that may be fast for a matrix of `columns` columns, the usual one first. Lanes beyond a subgroup
+    cannot add up.
+
+    Lane groups of several subgroups hold a block of x in each invocation, and use it for many rows.
+    """
+    usual, full, blocks = shapes.matvec, shapes.lanes, blocks_of(columns)
+    found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
+    found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
+    found += [MatvecShape(max(1, full // 4), workgroup, rows) for workgroup, rows in ((128, 1), (128, 4), (64, 2))]
+    subgroups = -(-blocks // full)
+    if subgroups > 1:
+        lanes = full * subgroups
+        found += [MatvecShape(full, lanes * max(1, size // lanes), 2, 8, subgroups) for size in (256, 768)]
+        if subgroups <= 4:
+            found += [MatvecShape(full, lanes * max(1, size // lanes), 4, 1, subgroups) for size in (128, 256)]
+        else:
+            lanes = full * -(-subgroups // 4)
+            found += [MatvecShape(full, lanes * max(1, 768 // lanes), 2, 1, -(-subgroups // 4))]
+    possible = dict.fromkeys(shape for shape in found if shape.workgroup <= adapter.max_workgroup_size)
+    return [usual, *(shape for shape in possible if shape != usual)]
+
+
+Shape = TypeVar("Shape", MatvecShape, MatmulShape)
+
+
+@dataclass
+class ShapeChoices(Generic[Shape]):
+    """The shapes that kernels of one kind of pass may have, by the kernel's name."""
+
+    possible: dict[str, list[Shape]] = field(default_factory=dict)
+    """The usual one first. Filled as kernels are made."""
+    chosen: dict[str, Shape] = field(default_factory=dict)
+    """Those that were measured to be the fastest; impossible ones do no harm."""
+
+    def possible_of(self, kernel: str, make: Callable[[], list[Shape]]) -> list[Shape]:
+        if kernel not in self.possible:
+            self.possible[kernel] = make()
+        return self.possible[kernel]
+
+
 class KernelBuilder:
     """Composes and compiles kernels, each shader once."""
 
     def __init__(self, host: Host, shapes: KernelShapes) -> None:
         self._host, self.shapes = host, shapes
         self._pipelines: dict[object, int] = {}
-        self.shaped: dict[str, int] = {}
-        """Columns of the kernels that have a shape to choose, by name."""
-        self.chosen: dict[str, MatvecShape] = {}
-        """Measured shapes by the kernel's name, for one row of x."""
-        self.of_few: dict[str, list[MatvecShape]] = {}
-        """The shapes that matvecs of several rows of x may have, by the kernel's name, the usual one first."""
-        self.chosen_few: dict[str, MatvecShape] = {}
-        """Measured shapes by the kernel's name, for several rows of x."""
-        self.tiled: dict[str, list[MatmulShape]] = {}
-        """The shapes that matmuls of many rows may have, by the kernel's name, the usual one first."""
-        self.chosen_tiles: dict[str, MatmulShape] = {}
-        """Measured shapes by the kernel's name, for many rows of x."""
+        self.one: ShapeChoices[MatvecShape] = ShapeChoices()
+        """Shapes of matvecs of one row of x."""
+        self.few: ShapeChoices[MatvecShape] = ShapeChoices()
+        """Shapes of matvecs of several rows of x."""
+        self.many: ShapeChoices[MatmulShape] = ShapeChoices()
+        """Shapes of matmuls of many rows of x."""
         self.usual_tiles: list[MatmulShape] = []
-        """Measured shapes, the most frequent first: for later kernels, which were not measured."""
+        """Measured shapes, the most frequent first: for matmuls that were not measured."""
 
     @property
     def max_workgroup(self) -> int:
@@ -90,19 +126,20 @@ class KernelBuilder:
 
     def shape(self, kernel: str, matrix: WeightMatrix, rows: str, may_read: bool = True) -> MatvecShape:
         """Return the shape of a matvec: each lane takes whole blocks of 32 columns. `may_read` lets it read limbs."""
-        k, usual = matrix.columns, self.shapes.matvec
+        k, shape = matrix.columns, self.shapes.matvec
         if rows != "one" and self.integers(matrix):
-            if kernel not in self.of_few:
-                self.of_few[kernel] = self._few_shapes(k)
-            possible = [one for one in self.of_few[kernel] if may_read or one.columns == RowColumns.MADE]
-            chosen = self.chosen_few.get(kernel)
+            possible = self.few.possible_of(kernel, lambda: self._few_shapes(k))
+            possible = [one for one in possible if may_read or one.columns == RowColumns.MADE]
+            chosen = self.few.chosen.get(kernel)
             if possible:
                 return chosen if chosen in possible else possible[0]
-        shape = self.chosen.get(kernel, usual) if rows == "one" else usual
+        if rows == "one":
+            chosen = self.one.chosen.get(kernel)
+            if chosen in self.one.possible_of(kernel, lambda: candidates(self.shapes, self._host.adapter, k)):
+                shape = chosen
         lanes = shape.lanes
         while lanes > 1 and lanes > blocks_of(k):
             lanes //= 2
-        self.shaped[kernel] = k
         return replace(shape, lanes=lanes)
 
     def integers(self, matrix: WeightMatrix) -> bool:
@@ -129,11 +166,10 @@ class KernelBuilder:
 
     def tiles(self, kernel: str, form: BlockFormat, rows: int) -> MatmulShape:
         """Return the tiles of a matmul over `rows` rows of W."""
-        if kernel not in self.tiled:
-            self.tiled[kernel] = self._possible_tiles(form, rows)
-        possible = self.tiled[kernel]
+        possible = self.many.possible_of(kernel, lambda: self._possible_tiles(form, rows))
         usual = next((shape for shape in self.usual_tiles if shape in possible), possible[0])
-        return self.chosen_tiles.get(kernel, usual)
+        chosen = self.many.chosen.get(kernel)
+        return chosen if chosen in possible else usual
 
     def _possible_tiles(self, form: BlockFormat, rows: int) -> list[MatmulShape]:
         """Return the possible tiles. Few rows of W make few tiles: narrow ones, for more of them."""

@@ -7,6 +7,7 @@ neighbouring words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -65,6 +66,12 @@ class MatvecShape:
             self.lanes, self.workgroup, self.rows, self.row_tiles, self.subgroups, int(self.columns), self.x_rows,
         ]  # fmt: skip
 
+    @staticmethod
+    def of_list(numbers: Sequence[int]) -> MatvecShape:
+        """Raises TypeError and ValueError if it is no list of `as_list`."""
+        lanes, workgroup, rows, row_tiles, subgroups, columns, x_rows = numbers
+        return MatvecShape(lanes, workgroup, rows, row_tiles, subgroups, RowColumns(columns), x_rows)
+
 
 @dataclass(frozen=True)
 class MatmulShape:
@@ -96,6 +103,12 @@ class MatmulShape:
 
     def as_list(self) -> list[int]:
         return [int(self.integers), self.slices, self.wide]
+
+    @staticmethod
+    def of_list(numbers: Sequence[int]) -> MatmulShape:
+        """Raises TypeError and ValueError if it is no list of `as_list`."""
+        integers, slices, wide = numbers
+        return MatmulShape(bool(integers), slices, wide)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from py_core.paging.page_table import (
     PAGE,
     STATES,
     PageTable,
+    head_room,
     kept_rows,
     layer_groups,
     pages_of,
@@ -65,8 +66,11 @@ class KVPages:
         settings: DeviceSettings = DEFAULTS,
     ) -> None:  # fmt: skip
         self._host = host
-        config = with_room(config)
-        self.page_bytes = 2 * config.num_key_value_heads * PAGE * config.head_dim * 4
+        sizes = {
+            layer: 2 * op.num_key_value_heads * PAGE * head_room(op.head_dim) * 4 for layer, op in graph.caches.items()
+        }
+        self.page_bytes = max(sizes.values())
+        """The bytes of a page in the layer with most or largest heads."""
         self._state_bytes = state_sizes(graph)
         convolutions = {} if self._state_bytes else graph.convolutions
         rows = {layer: kept_rows(graph) * op.out.width * 4 for layer, op in convolutions.items()}
@@ -81,14 +85,16 @@ class KVPages:
         for window, group in layer_groups(graph, config.context_length).items():
             sight, states = 0 if window else sight_of(graph), STATES if self._states else 0
             pages = PageTable(slots, config.context_length, window, sight, states)
-            self._nbytes |= dict.fromkeys(group, self.page_bytes) | (rows if pages.sight else {})
+            self._nbytes |= {layer: sizes[layer] for layer in group} | (rows if pages.sight else {})
             self._groups.append(self._group(pages, [*group, *rows] if pages.sight else group))
         self._group_of = {layer: group for group in self._groups for layer in group.buffers}
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
         tiered = pipeline is not None and self.shared_table is not None
         layers = len(self._group_of)
-        self._demoted = DemotedPages(host, config, layers, pipeline, settings) if pipeline and tiered else None
+        self._demoted = (
+            DemotedPages(host, with_room(config), layers, pipeline, settings) if pipeline and tiered else None
+        )
 
     def binding(self, layer: int) -> Binding:
         """Return the pages of a layer."""

@@ -64,6 +64,7 @@ async def measure_lists(
     # An idle GPU takes a third of a second to come to speed.
     warm = time.perf_counter() + (0 if host.adapter.software else _WARM_UP)
     while time.perf_counter() < warm:
+        prepare()
         await host.profile(recorded, times)
     begin = time.perf_counter()
     rounds: list[list[float]] = []

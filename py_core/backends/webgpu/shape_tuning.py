@@ -1,8 +1,9 @@
 """Measures which shape of a matvec and of a matmul is the fastest for each matrix, and remembers it.
 
-The fastest shapes depend on the GPU, and no developer has every GPU. At the first load the decode step's kernels are
-timed in a dozen shapes, over the weights of all layers as decoding reads them. The kernels of a prefill's pass are
-timed in the shapes that its matmuls may have, floats or integers. The results are kept by the adapter's name.
+The fastest shapes depend on the GPU, and no developer has every GPU. The decode step's kernels are timed in a dozen
+shapes, over the weights of all layers as decoding reads them. The kernels of a prefill's pass are timed in the shapes
+that its matmuls may have, floats or integers. That takes seconds, once for a model and a GPU. Until then the usual
+shapes run. The results are kept by the adapter's name.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.webgpu.attention import SHORT
-from py_core.backends.webgpu.host import AdapterInfo, Binding, Host
-from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, KernelShapes, MatmulShape, MatvecShape, RowColumns
+from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_builder import KernelBuilder, ShapeChoices
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, MatmulShape, MatvecShape
 from py_core.backends.webgpu.lowering.linear import limbs_name
 from py_core.backends.webgpu.plan import Kernel, Launch
-from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.settings import Measure
-from py_core.backends.webgpu.weights.layout import blocks_of
 
 _VERSION = "8"
 """Changes with the kernels: measurements of other versions are of no use."""
-_PASSES = (128, 256)
+_MANY_PASSES = (128, 256)
 """Rows of the passes whose times are summed to choose a matmul: a short prompt's, and a part of a long one's."""
-_FEW_PASSES = (FEW_ROWS,)
 _MANY = ", many rows"
 _FEW = ", few rows"
 
 Shape = TypeVar("Shape", MatvecShape, MatmulShape)
 Kept = dict[str, list[int]]
+IsWanted = Callable[[], bool]
+"""True once something else should have the device."""
 
 
 class TuningStore(Protocol):
@@ -47,121 +48,139 @@ class TuningStore(Protocol):
     async def write(self, text: str) -> None: ...
 
 
-def candidates(shapes: KernelShapes, adapter: AdapterInfo, columns: int) -> list[MatvecShape]:
-    """Return shapes that may be fast for a matrix of `columns` columns, the usual one first. Lanes beyond a subgroup
-    cannot add up.
-
-    Lane groups of several subgroups hold a block of x in each invocation, and use it for many rows.
-    """
-    usual, full, blocks = shapes.matvec, shapes.lanes, blocks_of(columns)
-    found = [MatvecShape(full, workgroup, rows) for workgroup in (128, 256) for rows in (1, 2, 4)]
-    found += [MatvecShape(max(1, full // 2), workgroup, 1) for workgroup in (128, 256)]
-    found += [MatvecShape(max(1, full // 4), workgroup, rows) for workgroup, rows in ((128, 1), (128, 4), (64, 2))]
-    subgroups = -(-blocks // full)
-    if subgroups > 1:
-        lanes = full * subgroups
-        found += [MatvecShape(full, lanes * max(1, size // lanes), 2, 8, subgroups) for size in (256, 768)]
-        if subgroups <= 4:
-            found += [MatvecShape(full, lanes * max(1, size // lanes), 4, 1, subgroups) for size in (128, 256)]
-        else:
-            lanes = full * -(-subgroups // 4)
-            found += [MatvecShape(full, lanes * max(1, 768 // lanes), 2, 1, -(-subgroups // 4))]
-    possible = dict.fromkeys(shape for shape in found if shape.workgroup <= adapter.max_workgroup_size)
-    return [usual, *(shape for shape in possible if shape != usual)]
+class Wanted(Exception):
+    """A measurement ended early."""
 
 
-async def tune(
-    host: Host, builder: KernelBuilder, state: Binding, store: TuningStore, lower: Callable[[str], list[Kernel]],
-    measure: Measure = measure_lists,
-) -> None:  # fmt: skip
-    """Set `builder.chosen`, `chosen_few` and `chosen_tiles` for the kernels of "one", "few" and "many" rows. `lower`
-    makes these kernels with the builder as it is, and `measure` times them.
+class ShapeTuning:
+    """The shapes of a builder's kernels. `lower` makes the kernels of "one", "few" and "many" rows with the builder as
+    it is, and `measure` times them."""
 
-    The pages must be empty. If the GPU has no clock, the usual shapes stay.
-    """
-    kept = _parsed(await store.read())
-    known = kept.setdefault(f"{host.adapter.name}, version {_VERSION}", {})
-    matvecs = {name: candidates(builder.shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
-    lower("few")  # fills the lists of what may be measured
-    fews = {f"{name}{_FEW}": shapes for name, shapes in builder.of_few.items() if len(shapes) > 1}
-    matmuls = {f"{name}{_MANY}": shapes for name, shapes in builder.tiled.items() if len(shapes) > 1}
-    passes = tuple(rows for rows in _PASSES if rows <= builder.shapes.max_rows)
-    found: Kept = {}
-    try:
-        if missing := _missing(known, matvecs):
-            found |= await _measure(host, builder, state, missing, lambda: lower("one"), (1,), measure)
-        if of_few := _missing(known, fews):
-            found |= await _measure(host, builder, state, of_few, lambda: lower("few"), _FEW_PASSES, measure)
-        if unknown := _missing(known, matmuls):
-            found |= await _measure(host, builder, state, unknown, lambda: lower("many"), passes, measure)
-    except DeviceLostError:
-        raise
-    except BackendError:
-        return
-    if found:
-        known |= found
-        await store.write(json.dumps(kept))
-    builder.chosen = {name: _matvec(known[name]) for name in matvecs}
-    builder.chosen_few = {name.removesuffix(_FEW): _matvec(known[name]) for name in fews}
-    builder.chosen_tiles = {name.removesuffix(_MANY): _tiles(known[name]) for name in matmuls}
-    builder.usual_tiles = [shape for shape, _ in Counter(builder.chosen_tiles.values()).most_common()]
+    def __init__(
+        self, host: Host, builder: KernelBuilder, store: TuningStore, lower: Callable[[str], list[Kernel]],
+        measure: Measure,
+    ) -> None:  # fmt: skip
+        self._host, self.builder, self._store, self._measure = host, builder, store, measure
+        self._has_news = False
+        """True if shapes were measured."""
+        passes = tuple(rows for rows in _MANY_PASSES if rows <= builder.shapes.max_rows)
+        self._kinds: tuple[_Kind[MatvecShape] | _Kind[MatmulShape], ...] = (
+            _Kind("", builder.one, MatvecShape.of_list, lambda: lower("one"), (1,)),
+            _Kind(_FEW, builder.few, MatvecShape.of_list, lambda: lower("few"), (FEW_ROWS,)),
+            _Kind(_MANY, builder.many, MatmulShape.of_list, lambda: lower("many"), passes),
+        )
 
+    async def recall(self) -> None:
+        """Let the builder use the shapes that are kept."""
+        _, known = await self._kept()
+        for kind in self._kinds:
+            kind.choose(known)
+        tiles = Counter(self.builder.many.chosen.values())
+        self.builder.usual_tiles = [shape for shape, _ in tiles.most_common()]
 
-def _missing(known: Kept, tried: Mapping[str, list[Shape]]) -> dict[str, list[Shape]]:
-    """Return the kernels for which no possible shape is known. Another program may have written to the store, even for
-    another adapter of the same name."""
-    return {
-        name: shapes for name, shapes in tried.items() if known.get(name) not in [shape.as_list() for shape in shapes]
-    }
+    async def tune(self, state: Binding, slot: int, is_wanted: IsWanted) -> bool:
+        """Measure the kernels of which no shape is kept, and keep the fastest. Returns True if there were some, also in
+        calls that ended early.
 
+        `slot` has pages for the longest pass; the state is overwritten. If the GPU has no clock, the usual shapes stay.
+        Raises Wanted and keeps what it has measured by then. Raises DeviceLostError.
+        """
+        self._kinds[1].lower()  # fills the lists of what may be measured: the head of several rows is made late
+        for kind in self._kinds:
+            try:
+                measured = await kind.measured(self._host, self._measure, state, slot, is_wanted)
+            except DeviceLostError:
+                raise
+            except BackendError:
+                break
+            if measured:
+                kept, known = await self._kept()
+                known |= measured
+                await self._store.write(json.dumps(kept))
+                kind.choose(known)
+                self._has_news = True
+        return self._has_news
 
-def _matvec(kept: Sequence[int]) -> MatvecShape:
-    lanes, workgroup, rows, row_tiles, subgroups, columns, x_rows = kept
-    return MatvecShape(lanes, workgroup, rows, row_tiles, subgroups, RowColumns(columns), x_rows)
-
-
-def _tiles(kept: Sequence[int]) -> MatmulShape:
-    integers, slices, wide = kept
-    return MatmulShape(bool(integers), slices, wide)
-
-
-async def _measure(
-    host: Host, builder: KernelBuilder, state: Binding, tried: Mapping[str, list[Shape]],
-    lower: Callable[[], list[Kernel]], passes: Sequence[int], measure: Measure,
-) -> Kept:  # fmt: skip
-    """Return for each kernel name the shape that takes the least time, over passes of the given rows together."""
-    recorded: dict[tuple[str, Shape, int], int] = {}
-    timed: dict[tuple[str, Shape], float] = {}
-    try:
-        for round_ in range(max(map(len, tried.values()))):
-            now = {name: shapes[round_] for name, shapes in tried.items() if round_ < len(shapes)}
-            builder.chosen = {name: shape for name, shape in now.items() if isinstance(shape, MatvecShape)}
-            builder.chosen_few = {name.removesuffix(_FEW): shape for name, shape in builder.chosen.items()}
-            builder.chosen_tiles = {
-                name.removesuffix(_MANY): shape for name, shape in now.items() if isinstance(shape, MatmulShape)
-            }
-            kernels = lower()
-            for name, shape in now.items():
-                linear = name.removesuffix(_MANY).removesuffix(_FEW)
-                wanted = [kernel for kernel in kernels if kernel.name in (linear, limbs_name(linear))]
-                for rows in passes:
-                    dispatches = [Launch(kernel, rows, SHORT).dispatch() for kernel in wanted]
-                    recorded[name, shape, rows] = host.record(dispatches)
-        await host.check()
-        for rows in passes:
-            lists = {key[:2]: one for key, one in recorded.items() if key[2] == rows}
-            prepare = partial(host.write, state.buffer, 0, state_bytes([(0, row, 0) for row in range(rows)]))
-            seconds = await measure(host, list(lists.values()), prepare)
-            for key, of_list in zip(lists, seconds, strict=True):
-                timed[key] = timed.get(key, 0.0) + of_list
-    finally:
-        builder.chosen, builder.chosen_few, builder.chosen_tiles = {}, {}, {}
-        for one in recorded.values():
-            host.forget(one)
-    return {name: min(shapes, key=lambda shape: timed[name, shape]).as_list() for name, shapes in tried.items()}
+    async def _kept(self) -> tuple[dict[str, Kept], Kept]:
+        """Return all that is kept, and of that what belongs to this adapter."""
+        kept = _parsed(await self._store.read())
+        return kept, kept.setdefault(f"{self._host.adapter.name}, version {_VERSION}", {})
 
 
-def _parsed(text: str) -> dict[str, dict[str, list[int]]]:
+class _Kind(Generic[Shape]):
+    """The kernels of one kind of pass: passes of these rows together are measured. `suffix` goes behind the kernels'
+    names in the store; `read` makes a shape of what is stored."""
+
+    def __init__(
+        self, suffix: str, choices: ShapeChoices[Shape], read: Callable[[Sequence[int]], Shape],
+        lower: Callable[[], list[Kernel]], passes: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.choices: ShapeChoices[Shape] = choices
+        self._read: Callable[[Sequence[int]], Shape] = read
+        self._suffix, self.lower, self._passes = suffix, lower, passes
+
+    def choose(self, known: Kept) -> None:
+        """Choose the shapes that are known. Another program may have written to the store: what is damaged is left."""
+        for name, numbers in known.items():
+            kernel = name.removesuffix(_FEW).removesuffix(_MANY)
+            if name == f"{kernel}{self._suffix}":
+                with suppress(TypeError, ValueError):
+                    self.choices.chosen[kernel] = self._read(numbers)
+
+    async def measured(self, host: Host, measure: Measure, state: Binding, slot: int, is_wanted: IsWanted) -> Kept:
+        """Return for each kernel without a chosen shape the one that takes the least time."""
+        tried = {
+            name: shapes
+            for name, shapes in self.choices.possible.items()
+            if len(shapes) > 1 and self.choices.chosen.get(name) not in shapes
+        }
+        if not tried:
+            return {}
+        recorded: dict[tuple[str, Shape, int], int] = {}
+        timed: dict[tuple[str, Shape], float] = {}
+
+        def prepare(rows: int) -> None:
+            if is_wanted():
+                raise Wanted
+            host.write(state.buffer, 0, state_bytes([(0, row, slot) for row in range(rows)]))
+
+        try:
+            for round_ in range(max(map(len, tried.values()))):
+                now = {name: shapes[round_] for name, shapes in tried.items() if round_ < len(shapes)}
+                kernels = self._lowered(now)
+                for name, shape in now.items():
+                    wanted = [kernel for kernel in kernels if kernel.name in (name, limbs_name(name))]
+                    for rows in self._passes:
+                        recorded[name, shape, rows] = host.record(
+                            [Launch(kernel, rows, SHORT).dispatch() for kernel in wanted]
+                        )
+                await host.check()
+                if is_wanted():
+                    raise Wanted
+            for rows in self._passes:
+                lists = {key[:2]: one for key, one in recorded.items() if key[2] == rows}
+                seconds = await measure(host, list(lists.values()), partial(prepare, rows))
+                for key, of_list in zip(lists, seconds, strict=True):
+                    timed[key] = timed.get(key, 0.0) + of_list
+        finally:
+            for one in recorded.values():
+                host.forget(one)
+        return {
+            f"{name}{self._suffix}": min(shapes, key=lambda shape: timed[name, shape]).as_list()
+            for name, shapes in tried.items()
+        }
+
+    def _lowered(self, shapes: Mapping[str, Shape]) -> list[Kernel]:
+        """Return the kernels in these shapes."""
+        before = self.choices.chosen
+        self.choices.chosen = {**before, **shapes}
+        try:
+            return self.lower()
+        finally:
+            self.choices.chosen = before
+
+
+def _parsed(text: str) -> dict[str, Kept]:
     """Return what was kept, or nothing if it is damaged."""
     try:
         kept = json.loads(text or "{}")

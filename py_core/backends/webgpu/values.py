@@ -137,7 +137,7 @@ def _made_by_readers(operations: Sequence[Fused]) -> set[Value]:
             updated[op.residual] = at
     found = set()
     for op in operations:
-        if isinstance(op, RMSNorm) and op.num_heads == 1 and op.out in readers:
+        if isinstance(op, RMSNorm) and op.weight and op.num_heads == 1 and op.out in readers:
             makes_it = all(_multiplies(operations[at], op.out) for at in readers[op.out])
             if makes_it and readers[op.out][-1] < updated.get(op.x, len(operations)):
                 found.add(op.out)

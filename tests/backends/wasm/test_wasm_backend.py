@@ -150,7 +150,7 @@ async def test_memory_stays_near_the_files_size(model_path: Path, kernel_wasm) -
 
 
 @pytest.mark.parametrize(
-    "shape", [{"hidden": 34 * 8, "heads": 34, "kv_heads": 2}, {"hidden": 320, "heads": 1, "kv_heads": 1}]
+    "shape", [{"hidden": 34 * 8, "heads": 34, "kv_heads": 2}, {"hidden": 520, "heads": 1, "kv_heads": 1}]
 )
 async def test_heads_that_the_kernels_have_no_room_for_are_refused(tmp_path: Path, kernel_wasm, shape) -> None:
     path = TinyLlama(**shape, formats=("F32",), embedding_format="F32").write(tmp_path / "tiny.gguf")

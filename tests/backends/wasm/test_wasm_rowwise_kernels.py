@@ -43,7 +43,7 @@ def test_glu_equals_numpy_for_any_gate(host, m, width, joined, activation, seed)
     else:
         places = (put(host, arena, gate), put(host, arena, up), width)
     out = room(host, arena, width)
-    got = made(host, arena, Op(OpKind.GLU, (*places, out, width, GATES[activation])), out, m, width)
+    got = made(host, arena, Op(OpKind.GLU, (*places, out, width, GATES[activation], places[2])), out, m, width)
     expected = reference.glu(gate.astype(np.float64), up.astype(np.float64), activation)[:m]
     # The reference's own 1 + tanh loses digits if the gate is far below 0.
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)

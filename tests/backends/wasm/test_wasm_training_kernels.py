@@ -149,7 +149,7 @@ def test_packed_attention_and_its_gradients_equal_numpy(
 
 @given(
     m=st.integers(1, 12), heads=st.integers(1, 3), size=st.integers(1, 9), n=st.integers(1, 40), plus=st.booleans(),
-    activation=st.sampled_from(sorted(ACTIVATIONS)), neighbours=st.booleans(), seed=SEEDS,
+    activation=st.sampled_from(["silu", "gelu"]), neighbours=st.booleans(), seed=SEEDS,
 )  # fmt: skip
 @few
 def test_gradients_of_rows_equal_numpy(host, m, heads, size, n, plus, activation, neighbours, seed) -> None:

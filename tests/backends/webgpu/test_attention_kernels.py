@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from py_core.backend_errors import BackendError
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
-from py_core.backends.webgpu.attention import SHORT, SPLIT, heads_each, lane_group_shape, length_class_of
+from py_core.backends.webgpu.attention import (
+    SHORT,
+    SPLIT,
+    heads_each,
+    lane_group_shape,
+    length_class_of,
+    reduction_of,
+)
+from py_core.backends.webgpu.kernel_shapes import choose_shapes
 from py_core.paging.page_table import PAGE
 from tests.backends.variants import covering, named
 
@@ -328,6 +336,14 @@ def test_attention_over_tiles_equals_numpy(run_kernel, variant, draw) -> None:
     case.check(case.run(run_kernel, "attention_tiles", untouched(case), grid, SLICES=variant["slices"]))
 
 
+def test_heads_of_gemma_4_equal_numpy(run_kernel) -> None:
+    case = Sequences(4, 1, 512, [(40 + row, 0) for row in range(35)], 40, 0, 1.0)
+    case.check(case.run(run_kernel, "attention_tiles", untouched(case), (4, 2, 2), SLICES=1))
+    few = Sequences(4, 1, 512, [(100, 0), (3, 1)], 8, 0, 1.0)
+    variant = {"lane_group": ("reduce_workgroup", 32, 128), "most": 1, "one": False}
+    few.check(run_splits(run_kernel, few, untouched(few), variant, 1, SPLIT=SHORT, DIRECT=True))
+
+
 @pytest.mark.parametrize(
     ("name", "constants", "head_dim"), [("attention", {"WORKGROUP": 1}, 128), ("attention_tiles", {"SLICES": 2}, 256)]
 )
@@ -352,6 +368,10 @@ def test_lane_groups_and_their_workgroup_fit_the_adapter(host) -> None:
     assert lane_group_shape(256, 16, 512, roomy)[0] == 16
     assert lane_group_shape(64, 32, 256, roomy) == (8, 256)
     least = replace(host.adapter, max_workgroup_storage=16 << 10, max_workgroup_size=256)
-    assert all(lane_group_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 257, 8))
+    assert all(lane_group_shape(dim, 32, 512, least)[1] >= 64 for dim in range(8, 513, 8))
+    for lanes in (8, 16, 32):
+        shapes = choose_shapes(replace(least, software=False, subgroup_size=lanes), 512)
+        assert lane_group_shape(512, reduction_of(shapes, 512)[1], 512, least)[0] == 32
+        assert reduction_of(shapes, 256) == ("reduce_subgroup", lanes)
     with pytest.raises(BackendError, match="too little workgroup memory for attention heads of 256"):
         lane_group_shape(256, 32, 512, replace(least, max_workgroup_storage=2 << 10))

@@ -20,7 +20,6 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kernel_shapes import GPU_ROWS, KernelShapes, MatmulShape, RowColumns
 from py_core.backends.webgpu.profiling import measure_lists
 from py_core.backends.webgpu.settings import DeviceSettings, Measure
-from py_core.backends.webgpu.shape_tuning import candidates
 from py_core.fit import memory_need
 from py_core.formats.gguf import read_header
 from py_core.formats.quantization import FORMATS
@@ -73,7 +72,7 @@ class LateHost(WgpuHost):
 
 
 class Order:
-    """Replaces the clock: the later a list was recorded, the faster it is, or the other way round."""
+    """Replaces the clock: the later a list was recorded, the faster it is, or the other way round. Runs one of them."""
 
     def __init__(self, later_is_faster: bool = True) -> None:
         self.later_is_faster = later_is_faster
@@ -84,6 +83,7 @@ class Order:
         prepare()
         if isinstance(host, LateHost):
             host.assert_compiled(recorded)
+        host.submit(recorded[:1])
         seconds = [float(at) for at in range(len(recorded))]
         return seconds[::-1] if self.later_is_faster else seconds
 
@@ -93,7 +93,13 @@ async def load(
 ) -> Pair:
     settings = DeviceSettings(measure=order or Order())
     path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
-    return await open_pair(path, host, tuning=store, shapes=shapes, settings=settings)
+    return await tuned(await open_pair(path, host, tuning=store, shapes=shapes, settings=settings))
+
+
+async def tuned(pair: Pair) -> Pair:
+    assert isinstance(pair.other, WebGPUBackend)
+    assert await pair.other.tune(lambda: False)
+    return pair
 
 
 def builder_of(pair: Pair) -> KernelBuilder:
@@ -101,12 +107,11 @@ def builder_of(pair: Pair) -> KernelBuilder:
     return pair.other.device._lowering._builder
 
 
-def possible_shapes(pair: Pair, shapes: KernelShapes, host: WgpuHost) -> dict[str, list[list[int]]]:
+def possible_shapes(pair: Pair) -> dict[str, list[list[int]]]:
     """The possible shapes of each kernel, by the name under which its shape is stored."""
     builder = builder_of(pair)
-    one_row = {name: candidates(shapes, host.adapter, columns) for name, columns in builder.shaped.items()}
-    few_rows = {f"{name}, few rows": few for name, few in builder.of_few.items()}
-    return {name: [shape.as_list() for shape in found] for name, found in (one_row | few_rows).items()}
+    few_rows = {f"{name}, few rows": few for name, few in builder.few.possible.items()}
+    return {name: [shape.as_list() for shape in found] for name, found in (builder.one.possible | few_rows).items()}
 
 
 async def says_the_same(pair: Pair, text: list[int], count: int) -> None:
@@ -123,7 +128,7 @@ async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
     assert order.calls == (2 if shapes.integer_dot else 1)
     await says_the_same(pair, prompt(20), 12)
     (kept,) = json.loads(await store.read()).values()
-    possible = possible_shapes(pair, shapes, host)
+    possible = possible_shapes(pair)
     assert {name.split()[0] for name in kept} == {"qkv", "linear"}
     assert len([name for name in kept if not name.endswith(", few rows")]) == 5
     assert {name: shapes[-1] for name, shapes in possible.items()} == kept
@@ -133,9 +138,29 @@ async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
 
     again = await load(tmp_path, host, store, shapes, order)
     assert order.calls == (2 if shapes.integer_dot else 1)
-    assert store.writes == 1
-    assert builder_of(again).chosen == builder_of(pair).chosen
-    assert builder_of(again).chosen_few == builder_of(pair).chosen_few
+    assert store.writes == order.calls
+    assert builder_of(again).one.chosen == builder_of(pair).one.chosen
+    assert builder_of(again).few.chosen == builder_of(pair).few.chosen
+
+
+async def test_a_measurement_ends_early_for_others_and_no_conversation_notices(tmp_path: Path, host: WgpuHost) -> None:
+    store, order = Kept(tmp_path / "tuning.json"), Order()
+    settings = DeviceSettings(measure=order)
+    path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
+    pair = await open_pair(path, host, tuning=store, shapes=SUBGROUPS, settings=settings)
+    assert isinstance(pair.other, WebGPUBackend)
+    ours, reference = await pair.prefilled(prompt(70))
+    expected = await collect(pair.numpy, reference, 6)
+    said, grids = await collect(pair.other, ours, 2), []
+    for looks in (0, 3, 100):  # it ends at once, soon, and once all is measured
+        grids.append([launch.dispatch().groups for launch in pair.other.device.launches("step", 1, 1)])
+        asked = iter(range(looks))
+        assert await pair.other.tune(lambda asked=asked: next(asked, None) is None) == (looks == 100)
+        said += await collect(pair.other, ours, 1)
+    assert said + await collect(pair.other, ours, 1) == expected
+    grids.append([launch.dispatch().groups for launch in pair.other.device.launches("step", 1, 1)])
+    assert grids[0] == grids[1] == grids[2] != grids[3]
+    assert json.loads(await store.read())
 
 
 @pytest.mark.parametrize(
@@ -147,7 +172,7 @@ async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, form: str, m
     path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), DeviceSettings(measure=measure)
     store = Kept(tmp_path / "tuning.json")
     for _ in range(2):  # measured, then stored
-        pair = await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings)
+        pair = await tuned(await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings))
         await says_the_same(pair, prompt(9), 3)
         await pair.other.profile(20)
         pair.other.close()
@@ -180,7 +205,7 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
     order = Order(later_is_faster=False)
-    await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order))
+    await tuned(await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order)))
     assert order.calls == 3  # passes of one row, of few rows, and of 128
     kept = json.loads(await store.read())
     (of_adapter,) = kept.values()
@@ -214,7 +239,7 @@ async def test_what_is_damaged_is_measured_again(tmp_path: Path, host: WgpuHost)
     good = json.loads(await store.read())
     (adapter,) = good
     # Also shapes that no kernel of this adapter supports: its lanes could not add up.
-    impossible = {adapter: {name: [64, 64, 1, 1, 1] for name in good[adapter]}}
+    impossible = {adapter: {name: [64, 64, 1, 1, 1, 0, 8] for name in good[adapter]}}
     for damaged in ("", "{", "[]", '{"a": 3}', '{"a": {"qkv": [3, 5]}}', json.dumps(impossible)):
         calls, order.calls = order.calls, 0
         await store.write(damaged)

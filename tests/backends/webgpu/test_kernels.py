@@ -492,17 +492,20 @@ NORMS = [(1, 1, False), (45, 3, False), (300, 1, True)]
 )  # fmt: skip
 @more
 def test_rms_norm_equals_numpy(run_kernel, reduce, lanes, workgroup, logits, k, heads, add, m, scale, seed) -> None:
-    rng = np.random.default_rng(seed)
+    rng, weighted = np.random.default_rng(seed), k != 45
     x = (rng.standard_normal((MAX_ROWS, heads * k)) * scale).astype(np.float32)
     weight = rng.standard_normal(k).astype(np.float32)
     y = rng.standard_normal(x.shape).astype(np.float32)
     (out,) = run_kernel(
         "rms_norm", [state(m, logits), weight, x, y], (logits or m, heads, 1), {"reduce": reduce},
-        MAX_ROWS=MAX_ROWS, K=k, HEADS=heads, EPS=1e-5, ADD=add, LANES=lanes, WORKGROUP=lanes, LOGITS=logits > 0,
+        MAX_ROWS=MAX_ROWS, K=k, HEADS=heads, EPS=1e-5, ADD=add, LANES=lanes, WORKGROUP=lanes,
+        LOGITS=logits > 0, WEIGHTED=weighted,
     )  # fmt: skip
     wanted = x[m - (logits or m) : m]
     expected = y.copy()
-    expected[: len(wanted)] = reference.rms_norm(wanted, weight, 1e-5) + (y[: len(wanted)] if add else 0)
+    expected[: len(wanted)] = reference.rms_norm(wanted, weight if weighted else np.ones_like(weight), 1e-5) + (
+        y[: len(wanted)] if add else 0
+    )
     np.testing.assert_allclose(floats(out, *x.shape), expected, rtol=2e-5, atol=1e-6)
 
 

@@ -44,13 +44,21 @@ def check(out: bytes, before: np.ndarray, expected: np.ndarray, atol: float = 2e
 @given(m=st.integers(1, 5), spread=st.sampled_from([4.0, 60.0]), seed=SEEDS)
 @few
 def test_gated_units_equal_numpy_for_large_values_too(run_kernel, activation, n, m, spread, seed) -> None:
-    rng = np.random.default_rng(seed)
-    gate, up, y = normal(rng, MAX_ROWS, n, spread=spread), normal(rng, MAX_ROWS, n), normal(rng, MAX_ROWS, n)
+    rng, first = np.random.default_rng(seed), n // 2
+    gate, up, y = normal(rng, MAX_ROWS, n, spread=spread), normal(rng, MAX_ROWS, 2 * n), normal(rng, MAX_ROWS, n)
     (out,) = run_kernel(
         "glu", [state(np.arange(m)), gate, up, y], (-(-n // 8), m, 1),
-        MAX_ROWS=MAX_ROWS, N=n, GELU=activation == "gelu", SIGMOID=activation == "sigmoid", WORKGROUP=8,
+        MAX_ROWS=MAX_ROWS, N=n, UP_WIDTH=2 * n, FIRST=first, GELU=activation == "gelu",
+        SIGMOID=activation == "sigmoid", WORKGROUP=8,
     )  # fmt: skip
-    check(out, y, reference.glu(gate[:m], up[:m], activation))
+    check(out, y, reference.glu(gate[:m], up[:m, first : first + n], activation))
+
+
+def test_rows_are_multiplied_by_the_number_of_a_layer(run_kernel) -> None:
+    rng = np.random.default_rng(1)
+    x, y, weight = normal(rng, MAX_ROWS, 70), normal(rng, MAX_ROWS, 70), np.array([0.37], np.float32)
+    (out,) = run_kernel("scale", [state(np.arange(3)), x, weight, y], (9, 3, 1), MAX_ROWS=MAX_ROWS, N=70, WORKGROUP=8)
+    check(out, y, x[:3] * weight)
 
 
 @given(n=st.sampled_from([1, 7, 200]), m=st.integers(1, 5), seed=SEEDS)

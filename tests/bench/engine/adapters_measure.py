@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
-from py_core.backends.protocols import Backend
+from py_core.backends.protocols import Backend, Tunes
 from py_core.models.graph import Graph
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
@@ -57,6 +57,8 @@ async def measure(
 ) -> Milliseconds:
     """Return milliseconds for each round: "prefill" and "decode", "plain" and "adapted" in turns; then of a pass over
     one token "same", with the set of the pass before, and "swap", with another set. "add": of each set once."""
+    if isinstance(backend, Tunes):
+        await backend.tune(lambda: False)
     text = np.random.default_rng(3).integers(0, vocab_size, prompt).tolist()
     found: Milliseconds = {}
     numbers = []

@@ -27,6 +27,7 @@ from app.models.template_renderer import native_renderer
 from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.protocols import Backend
 from py_core.backends.webgpu.backend import WebGPUBackend
+from py_core.engine.scheduler import Priority
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.token_sequence import TokenSequence
@@ -100,6 +101,7 @@ async def by_kernels(backend: WebGPUBackend, rows: list[int], position: int) -> 
 async def measure(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     loader = loader_of(options.backend, options.precision)
     model = await load_model(FileSource(path), loader, native_renderer())
+    await model.engine.tune(Priority.INTERACTIVE)
     rows = [int(m) for m in options.rows.split(",")]
     backend = model.engine.backend
     if isinstance(backend, WebGPUBackend):

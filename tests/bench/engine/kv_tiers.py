@@ -32,6 +32,7 @@ from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.engine.scheduler import Priority
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.paging.tiers import TierPolicy
@@ -81,7 +82,8 @@ async def measure(path: Path, options: argparse.Namespace) -> dict[str, dict[str
     chosen = {name: POLICIES[name] for name in options.policies}
     models = {}
     for name, policy in chosen.items():
-        models[name] = await load_model(FileSource(path), loader(options, policy), native_renderer())
+        models[name] = model = await load_model(FileSource(path), loader(options, policy), native_renderer())
+        await model.engine.tune(Priority.INTERACTIVE)
     text = next(iter(models.values())).tokenizer.encode(written())[: options.at]
     assert len(text) == options.at, f"the texts have {len(text)} tokens only"
     config = next(iter(models.values())).config

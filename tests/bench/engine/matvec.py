@@ -20,10 +20,9 @@ from py_core.backend_errors import BackendError
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.host import Binding, Dispatch
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.backends.webgpu.kernel_builder import KernelBuilder
+from py_core.backends.webgpu.kernel_builder import KernelBuilder, candidates
 from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatvecShape, choose_halves, choose_shapes
 from py_core.backends.webgpu.profiling import measure_bandwidth, measure_lists
-from py_core.backends.webgpu.shape_tuning import candidates
 from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
 from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS
 from py_core.formats.quantization import FORMATS

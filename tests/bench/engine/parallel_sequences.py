@@ -24,6 +24,7 @@ from app.models.build_outputs import kernel_path
 from app.models.downloads import default_model_path
 from app.models.template_renderer import native_renderer
 from py_core.engine.engine import Engine, Timings
+from py_core.engine.scheduler import Priority
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, load_model
 from py_core.sampling import SamplingParams
@@ -103,6 +104,7 @@ class Conversations:
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     path = options.model or default_model_path()
     model = await load_model(FileSource(path), loader_of(options.backend, options.precision), native_renderer())
+    await model.engine.tune(Priority.INTERACTIVE)
     conversations = Conversations(model.engine, options.prompt, options.tokens)
     counts = [int(count) for count in options.conversations.split(",")]
     speeds: dict[int, list[float]] = {count: [] for count in counts}

@@ -18,6 +18,7 @@ from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.draft_loading import check_draft, load_draft, read_draft
 from py_core.engine.engine import Timings
+from py_core.engine.scheduler import Priority
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
@@ -54,6 +55,7 @@ async def open_both(path: Path, draft_path: Path, backend: str, precision: str) 
     model = await load_model(source, _loader(backend, precision), native_renderer())
     check_draft(await read_header(source), model.config, draft)
     await load_draft(model.engine, draft, _loader(backend, precision))
+    await model.engine.tune(Priority.INTERACTIVE)
     return model
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.models.architectures.variants import WINDOW
+from tests.models.architectures.variants import FULL, LOCAL, WINDOW
 from tests.tiny.models import MIXTURES, PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
@@ -53,7 +53,7 @@ def mistakes(variant: Variant) -> list[Mistake]:
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
     if architecture == "qwen35":
         found += _of_delta_rules(variant)
-    if architecture in ("qwen3", "gemma3", "olmo2", "olmoe", "qwen35"):
+    if architecture in ("qwen3", "gemma3", "gemma4", "olmo2", "olmoe", "qwen35"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
     if architecture == "olmo2":
         found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]
@@ -88,6 +88,8 @@ def mistakes(variant: Variant) -> list[Mistake]:
         found += [Mistake("up above gate", weights=_rolled("gate_up_proj.weight", 2)), *_of_partial_rope(rope)]
     if architecture in ("gemma2", "gemma3"):
         found += _of_gemma(variant)
+    if architecture == "gemma4":
+        found += _of_gemma4(variant)
     if architecture == "smollm3":
         layers = range(c["num_hidden_layers"])
         found += [
@@ -192,6 +194,49 @@ def _of_gemma(variant: Variant) -> list[Mistake]:
     if variant.architecture == "gemma3" and "layer_types" not in c:
         found += _of_two_ropes(c["rope_parameters"])
     return found
+
+
+def _of_gemma4(variant: Variant) -> list[Mistake]:
+    c = variant.config
+    ropes, half = c["rope_parameters"], np.float32(0.5)
+    whole = {**ropes, FULL: {**ropes[FULL], "partial_rotary_factor": 1.0}}
+    found = [
+        Mistake("embeddings are not scaled", config={"tie_word_embeddings": False}, weights=_unscaled),
+        Mistake("SiLU instead of GELU", config={"hidden_activation": "silu"}),
+        *(Mistake(f"no {name}", skipped=name) for name in (*POST_NORMS, "v_norm")),
+        Mistake("attention is scaled", weights=_times("q_norm.weight", half)),
+        Mistake("no numbers of layers", weights=lambda w: {k: v**0 if "scalar" in k else v for k, v in w.items()}),
+        Mistake("no window", config={"sliding_window": c["max_position_embeddings"]}),
+        Mistake("the window is one longer", config={"sliding_window": WINDOW + 1}, below=NEAR_MISS),
+        Mistake("the window is one shorter", config={"sliding_window": WINDOW - 1}, below=NEAR_MISS),
+        Mistake("no final_logit_softcapping", config={"final_logit_softcapping": None}),
+        Mistake("all of the head rotates", config={"rope_parameters": whole}),
+        Mistake(
+            "base 10000 in local layers",
+            config={"rope_parameters": {**ropes, LOCAL: {**ropes[LOCAL], "rope_theta": 1e4}}},
+        ),
+    ]
+    if c["hidden_size_per_layer_input"]:
+        layers = c["num_hidden_layers"]
+        found += [
+            Mistake("no post_per_layer_input_norm", skipped="post_per_layer_input_norm"),
+            Mistake("no per_layer_projection_norm", skipped="per_layer_projection_norm"),
+            Mistake("no embeddings of layers", weights=_zeroed("embed_tokens_per_layer.weight")),
+            Mistake("embeddings of layers are not scaled", weights=_times("embed_tokens_per_layer.weight", half**2)),
+            Mistake("no projection for layers", weights=_zeroed("per_layer_model_projection.weight")),
+            Mistake("another layer's inputs", weights=lambda w: {
+                name: np.roll(values, 1 if "embed" in name else len(values) // layers, axis=1 if "embed" in name else 0)
+                if "_per_layer." in name or "per_layer_model" in name else values
+                for name, values in w.items()
+            }),
+        ]  # fmt: skip
+    return found
+
+
+def _times(ending: str, factor: np.float32) -> Callable[[Weights], Weights]:
+    return lambda weights: {
+        name: values * factor if name.endswith(ending) else values for name, values in weights.items()
+    }
 
 
 def _of_two_ropes(ropes: Mapping[str, Any]) -> list[Mistake]:

@@ -48,6 +48,7 @@ KERNELS = (
     "phi3-partial",
     "gemma2",
     "gemma3",
+    "gemma4",
     "smollm3",
     "olmo2",
     "glm4",

@@ -138,6 +138,35 @@ GEMMAS = [
     ),
 ]  # fmt: skip
 
+FULL, LOCAL = "full_attention", "sliding_attention"
+GEMMA4 = {
+    **{key: value for key, value in GEMMA.items() if key != "query_pre_attn_scalar"},
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "num_hidden_layers": 7,
+    "layer_types": [LOCAL, FULL, LOCAL, FULL, LOCAL, LOCAL, FULL],
+    "num_kv_shared_layers": 3,
+    "hidden_size_per_layer_input": 32,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "final_logit_softcapping": 3.0,
+    "rope_parameters": {
+        FULL: rope("proportional", theta=1e4, partial_rotary_factor=0.25),
+        LOCAL: rope(theta=500.0),
+    },
+}
+GEMMA4S = [
+    Variant("gemma4", "gemma4", "Gemma4Text", {**GEMMA4, "use_double_wide_mlp": True}),
+    # The larger models have no embeddings for each layer, and keys as values in global layers.
+    Variant(
+        "gemma4-keys-as-values", "gemma4", "Gemma4Text",
+        {
+            **GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0,
+            "num_kv_shared_layers": 0,
+        },
+        format="Q8_0",
+    ),
+]  # fmt: skip
+
 SMOLLM3 = Variant(
     "smollm3", "smollm3", "SmolLM3",
     {**SIZES, "num_hidden_layers": 8, "tie_word_embeddings": True, "rope_parameters": rope(theta=50000.0)},
@@ -226,7 +255,20 @@ QWEN35S = [
 _WITH_STATES = [*LFM2S, *QWEN35S]
 VARIANTS = {
     variant.name: variant
-    for variant in [*LLAMAS, *QWENS, *PHIS, *GEMMAS, SMOLLM3, OLMO2, GLM4, *GRANITES, MOE, OLMOE, *_WITH_STATES]
+    for variant in [
+        *LLAMAS,
+        *QWENS,
+        *PHIS,
+        *GEMMAS,
+        *GEMMA4S,
+        SMOLLM3,
+        OLMO2,
+        GLM4,
+        *GRANITES,
+        MOE,
+        OLMOE,
+        *_WITH_STATES,
+    ]
 }
 """The variants whose logits are in expected/."""
 
@@ -261,6 +303,10 @@ QUANTIZED = {
     "phi3": _quantized("phi3-longrope", {"attn_qkv": "Q4_1"}),
     "gemma2": _quantized("gemma2", head_dim=24, sliding_window=150, final_logit_softcapping=4.0),
     "gemma3": _quantized("gemma3-linear", head_dim=16, num_key_value_heads=1, num_hidden_layers=7, sliding_window=40),
+    "gemma4": _quantized(
+        "gemma4", {"proj": "F16", "per_layer_token_embd": "Q4_1"}, num_hidden_layers=7, sliding_window=40,
+        vocab_size_per_layer_input=ALL_BYTES,
+    ),
     "smollm3": _quantized("smollm3", num_hidden_layers=5),
     "qwen3 of odd widths": replace(
         _quantized("qwen3", head_dim=50, hidden_size=76, intermediate_size=100), format="F16"
@@ -282,7 +328,7 @@ gemma3 has 7 layers, because its sixth is the first without a window, smollm3 5,
 Odd widths are not multiples of 32, and heads of 50 not multiples of 4. OpenLLaMA 3B has heads of 100.
 """
 
-OUTSIDE_GATE = ("olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2", "qwen35")
+OUTSIDE_GATE = ("gemma4", "olmo2", "glm4", "granite", "granitemoe", "olmoe", "lfm2", "qwen35")
 """Names in QUANTIZED that have no operation of their own, or one with a test of its own: test_architectures.py has them
 in the gate."""
 
@@ -303,3 +349,12 @@ DELTA_RULES = replace(
     format="F32", formats={}, embedding_spread=0.4,
 )  # fmt: skip
 """The same with two delta rules, whose states only some pages have."""
+
+HEADS_DIFFER = replace(
+    VARIANTS["gemma4"].changed(
+        "heads-differ", vocab_size=ALL_BYTES, vocab_size_per_layer_input=ALL_BYTES, max_position_embeddings=512,
+        rms_norm_eps=1e-5, num_hidden_layers=4, layer_types=[LOCAL, FULL, LOCAL, FULL], num_kv_shared_layers=2,
+    ),
+    embedding_spread=0.4,
+)  # fmt: skip
+"""A Gemma 4 whose pages hold heads of 16 and of 32 values, and in which two layers read the pages of others."""

@@ -145,9 +145,10 @@ def kernel_variants() -> list[KernelVariant]:
     plain = {"SCALE": 0.125, "SOFTCAP": 0.0, "WINDOW": 0}
     narrow = {"SCALE": 0.0625, "SOFTCAP": 50.0, "WINDOW": 512}
     add("attention", {}, **sizes, **narrow, WORKGROUP=4)
-    for head_dim in (64, 72, 80, 256):
+    for head_dim in (64, 72, 80, 256, 512):
         shape = {**sizes, **(plain if head_dim == 72 else narrow), "HEAD_DIM": head_dim}
-        for reduce, most_lanes in (("reduce_workgroup", 32), ("reduce_subgroup", 8)):
+        few = [("reduce_subgroup", 8)] if head_dim < 512 else []
+        for reduce, most_lanes in (("reduce_workgroup", 32), *few):
             lanes, workgroup = lane_group_shape(head_dim, most_lanes, 256, least)
             split = {**shape, "LANES": lanes, "WORKGROUP": workgroup}
             add(
@@ -188,7 +189,7 @@ def kernel_variants() -> list[KernelVariant]:
         pages = {"KV_HEADS": 3, "HEAD_DIM": head_dim, "PAGE": 64, "WORKGROUP": 256, **tier_bits}
         add("demote", {"halves": "halves_unpacked"}, head_dim == 64, **pages)
     for reduce, lanes in reductions:
-        norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes}
+        norm = {"K": 576, "HEADS": 1, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": lanes, "WEIGHTED": True}
         add("rms_norm", {"reduce": reduce}, **norm, LOGITS=True, ADD=False)
         changed = {"K": 576, "EPS": 1e-5, "LANES": lanes, "WORKGROUP": 256}
         add("head_adapt", {"reduce": reduce}, False, **changed, SCORED=lanes > 1)
@@ -198,8 +199,9 @@ def kernel_variants() -> list[KernelVariant]:
     add("head_mix", {}, False, K=576, VOCAB=49152, WORKGROUP=256)
     add("token_scores", {}, False, K=576, VOCAB=49152, CAP=30.0, WORKGROUP=256)
     for gelu, sigmoid in ((False, False), (True, False), (False, True)):
-        add("glu", {}, N=100, GELU=gelu, SIGMOID=sigmoid, WORKGROUP=64)
+        add("glu", {}, N=100, UP_WIDTH=300, FIRST=200, GELU=gelu, SIGMOID=sigmoid, WORKGROUP=64)
     add("add", {}, N=100, WORKGROUP=64)
+    add("scale", {}, N=100, WORKGROUP=64)
     add("soft_cap", {}, N=100, CAP=30.0, WORKGROUP=64)
     add("route", {}, EXPERTS=32, USED=8, NORMALIZED=True, WORKGROUP=64)
     add("mix", {}, N=100, USED=8, WORKGROUP=64)

@@ -193,6 +193,7 @@ export const messages = /** @type {Record<string, string>} */ ({
   'training.device-gone': 'Das Training wurde abgebrochen: Das Gerät ging {losses} Mal hintereinander verloren. Was bis Schritt {step} gelernt wurde, bleibt. Mache später oder auf einem anderen Gerät weiter.',
   'training.device-back': 'Das Gerät ging verloren. Das Training geht nach Schritt {step} weiter.',
   'training.delta-rule': 'Sonata kann ein Modell mit Delta-Regeln noch nicht trainieren. Wähle zum Trainieren ein anderes Modell.',
+  'training.architecture': 'Sonata kann Modelle dieser Art noch nicht trainieren. Wähle zum Trainieren ein anderes Modell.',
   'training.experts': 'Sonata kann eine Mischung von Experten noch nicht trainieren. Wähle zum Trainieren ein anderes Modell.',
   'training.reading': 'liest Texte, die so wahrscheinlich bleiben sollen, wie sie sind',
   'training.answering': 'schreibt auf, wie es jetzt antwortet',

@@ -100,7 +100,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'safetensors.unknown-type': 'Der Tensor {name} ist vom Typ {type}, den Sonata nicht liest: Wandle ihn um.',
   'tokenizer.unknown-rules': 'Das Modell zerlegt seinen Text nach den Regeln {rules}, die Sonata nicht kennt; es kennt {known}.',
   'tokenizer.bad-merge': 'Das Vokabular des Modells ist beschädigt: Die Verschmelzung {pair} ergibt kein Token. Lade das Modell noch einmal herunter.',
-  'tokenizer.unknown-kind': 'Der Tokenizer des Modells ist von der Art {kind}, die Sonata nicht lesen kann. Wähle ein Modell mit einem Tokenizer nach Art von BPE über Bytes („gpt2“) oder SentencePiece („llama“), etwa SmolLM2, Qwen2.5, Llama oder Gemma.',
+  'tokenizer.unknown-kind': 'Der Tokenizer des Modells ist von der Art {kind}, die Sonata nicht lesen kann. Wähle ein Modell mit einem Tokenizer nach Art von BPE über Bytes („gpt2“) oder SentencePiece („llama“, „gemma4“), etwa SmolLM2, Qwen2.5, Llama oder Gemma.',
   'tokenizer.no-list': 'Die Modelldatei hat keine brauchbare Liste {key}. Wähle eine andere Datei dieses Modells.',
   'tokenizer.other-length': 'Das Vokabular des Modells ist beschädigt: {tokens} Token, aber {count} Einträge in {key}. Lade das Modell noch einmal herunter.',
   'tokenizer.no-token': 'Die Modelldatei ist beschädigt: {key} ist {value}, nicht die Nummer eines Tokens.',

@@ -21,7 +21,27 @@ from py_core.backends.webgpu.weights.vectors import Vectors
 from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.rotation import Rotation
-from py_core.paging.page_table import PAGE, with_room
+from py_core.paging.page_table import PAGE, head_room
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """The constants of layers with the same heads, and the kernels over their pages. A head has `size` values, in pages
+    `room`."""
+
+    size: int
+    room: int
+    sizes: dict[str, Constant]
+    over_pages: AttentionKernels
+
+    @property
+    def is_padded(self) -> bool:
+        return self.room != self.size
+
+    @property
+    def without_queries(self) -> dict[str, Constant]:
+        return {name: size for name, size in self.sizes.items() if name != "HEADS"}
+
 
 QKV_BINDINGS = 9
 """Storage buffers of the kernel that makes queries, keys and values; WebGPU promises 8 only."""
@@ -52,31 +72,46 @@ class AttentionLowering:
     ) -> None:  # fmt: skip
         self._host, self._config, self._builder, self._state = host, config, builder, state
         self._linears, self._values, self._vectors, self._pages = linears, values, vectors, pages
-        padded = with_room(config)
-        self._room, self._is_padded = padded.head_dim, padded.head_dim != config.head_dim
-        self._sizes: dict[str, Constant] = {
-            "HEADS": config.num_attention_heads, "KV_HEADS": config.num_key_value_heads, "HEAD_DIM": self._room,
-            "PAGE": PAGE, "MAX_PAGES": pages.pages_per_slot,
-        }  # fmt: skip
-        self._over_pages = AttentionKernels(host, padded, builder.shapes, builder.pipeline, state, pages, self._sizes)
+        self._heads: dict[tuple[int, int, int], _Heads] = {}
         self._angles: dict[Rotation, Binding] = {}
+
+    def _heads_of(self, op: ops.Attention) -> _Heads:
+        key = (op.num_attention_heads, op.num_key_value_heads, op.head_dim)
+        if key not in self._heads:
+            heads, kv_heads, size = key
+            room = head_room(size)
+            sizes: dict[str, Constant] = {
+                "HEADS": heads, "KV_HEADS": kv_heads, "HEAD_DIM": room, "PAGE": PAGE,
+                "MAX_PAGES": self._pages.pages_per_slot,
+            }  # fmt: skip
+            config = replace(self._config, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=room)
+            builder = self._builder
+            kernels = AttentionKernels(
+                self._host, config, builder.shapes, builder.pipeline, self._state, self._pages, sizes
+            )
+            self._heads[key] = _Heads(size, room, sizes, kernels)
+        return self._heads[key]
 
     def fused(self, op: QKVAttention, context: PassContext) -> list[Kernel]:
         """Return the kernels of linears, norms of heads, rotation, appending to the pages, and attention."""
-        q = self._values.scratch("q", self._config.num_attention_heads * self._room)
+        heads = self._heads_of(op.attention)
+        q = self._values.scratch("q", op.attention.num_attention_heads * heads.room)
         bindings = QKV_BINDINGS + (context.rank > 0)
-        fits = self._host.adapter.max_storage_buffers >= bindings and not self._is_padded
+        fits = self._host.adapter.max_storage_buffers >= bindings and not heads.is_padded
         one_kernel = fits and not context.tiled and not op.q_norm
         made = self._qkv(op, context, q) if one_kernel else self._qkv_apart(op, context, q)
         return [*made, *self._attention(op.attention, q, self._linears.next_of(op.out, context), context)]
 
     def _attention(self, op: ops.Attention, q: Binding, next_of: NextOf | None, context: PassContext) -> list[Kernel]:
         """Return the kernels from queries, with heads as pages have them, to attention's output."""
-        heads, out = op.num_attention_heads, self._values.of(op.out)
-        if not self._is_padded:
-            return self._over_pages.kernels(op, q, out, context.rows, next_of)
-        wide = self._values.scratch("wide heads", heads * self._room)
-        return [*self._over_pages.kernels(op, q, wide, context.rows), *self._without_zeros(wide, out, heads)]
+        count, out, heads = op.num_attention_heads, self._values.of(op.out), self._heads_of(op)
+        if not heads.is_padded:
+            return heads.over_pages.kernels(op, q, out, context.rows, next_of)
+        wide = self._values.scratch("wide heads", count * heads.room)
+        return [
+            *heads.over_pages.kernels(op, q, wide, context.rows),
+            *self._without_zeros(wide, out, count, heads.size),
+        ]
 
     def _resized(self, x: Binding, y: Binding, heads: int, before: int, after: int) -> Kernel:
         """Return a kernel for rows of heads of `before` values, which get zeros at their ends or lose them."""
@@ -84,23 +119,28 @@ class AttentionLowering:
         cost = Cost(row_bytes=4 * heads * (before + after))
         return Kernel("resize_heads", pipeline, fixed((self._state, x, y)), per_row(heads * after, 64), cost)
 
-    def _with_zeros(self, name: str, x: Binding, heads: int) -> tuple[Binding, list[Kernel]]:
-        """Return the same values with heads as pages have them."""
-        if not self._is_padded:
+    def _with_zeros(self, name: str, x: Binding, heads: int, size: int) -> tuple[Binding, list[Kernel]]:
+        """Return the same values with heads, of `size` values, as pages have them."""
+        room = head_room(size)
+        if room == size:
             return x, []
-        wide = self._values.scratch(name, heads * self._room)
-        return wide, [self._resized(x, wide, heads, self._config.head_dim, self._room)]
+        wide = self._values.scratch(name, heads * room)
+        return wide, [self._resized(x, wide, heads, size, room)]
 
-    def _without_zeros(self, x: Binding, out: Binding, heads: int) -> list[Kernel]:
-        return [self._resized(x, out, heads, self._room, self._config.head_dim)] if self._is_padded else []
+    def _without_zeros(self, x: Binding, out: Binding, heads: int, size: int) -> list[Kernel]:
+        room = head_room(size)
+        return [self._resized(x, out, heads, room, size)] if room != size else []
 
     def attention(self, op: ops.Attention, context: PassContext) -> list[Kernel]:
         """Return the kernels of appending to the pages and of attention, for finished queries and keys."""
-        width = op.num_key_value_heads * self._room
-        k, wider_k = self._with_zeros("wide k", self._values.of(op.k), op.num_key_value_heads)
-        v, wider_v = self._with_zeros("wide v", self._values.of(op.v), op.num_key_value_heads)
-        q, wider_q = self._with_zeros("wide q", self._values.of(op.q), op.num_attention_heads)
-        pipeline = self._builder.pipeline("append", {}, **self._without_heads(), WORKGROUP=64)
+        heads = self._heads_of(op)
+        width = op.num_key_value_heads * heads.room
+        q, wider_q = self._with_zeros("wide q", self._values.of(op.q), op.num_attention_heads, heads.size)
+        if not op.appends:
+            return [*wider_q, *self._attention(op, q, None, context)]
+        k, wider_k = self._with_zeros("wide k", self._values.of(op.k), op.num_key_value_heads, heads.size)
+        v, wider_v = self._with_zeros("wide v", self._values.of(op.v), op.num_key_value_heads, heads.size)
+        pipeline = self._builder.pipeline("append", {}, **heads.without_queries, WORKGROUP=64)
         before = (self._state, k, v, self._pages.table(op.layer))
         append = Kernel(
             "append", pipeline, self._with_pages(before, op.layer), per_row(width // 4, 64), Cost(row_bytes=16 * width)
@@ -108,31 +148,31 @@ class AttentionLowering:
         return [*wider_k, *wider_v, *wider_q, append, *self._attention(op, q, None, context)]
 
     def rope(self, op: ops.Rope) -> list[Kernel]:
-        width, out = op.num_heads * self._room, self._values.of(op.out)
-        x, wider = self._with_zeros("wide x", self._values.of(op.x), op.num_heads)
-        y = self._values.scratch("wide y", width) if self._is_padded else out
-        pipeline = self._builder.pipeline(
-            "rope", {}, HEADS=op.num_heads, HEAD_DIM=self._room, WORKGROUP=64, **_rotation(op)
-        )
+        size = op.x.width // op.num_heads
+        room, out = head_room(size), self._values.of(op.out)
+        width = op.num_heads * room
+        x, wider = self._with_zeros("wide x", self._values.of(op.x), op.num_heads, size)
+        y = self._values.scratch("wide y", width) if room != size else out
+        pipeline = self._builder.pipeline("rope", {}, HEADS=op.num_heads, HEAD_DIM=room, WORKGROUP=64, **_rotation(op))
         cost = Cost(row_bytes=8 * width, row_flops=3 * width)
         kernel = Kernel("rope", pipeline, fixed((self._state, x, self.angles_of(op), y)), per_row(width // 4, 64), cost)
-        return [*wider, kernel, *self._without_zeros(y, out, op.num_heads)]
+        return [*wider, kernel, *self._without_zeros(y, out, op.num_heads, size)]
 
     def _qkv(self, op: QKVAttention, context: PassContext, q: Binding) -> list[Kernel]:
         """Make the linears, the rotation and the pages in one kernel, or in more if their weights have several formats
         and cannot be bound together."""
-        runs, downs, first_head = [], [], 0
+        runs, downs, first_head, heads = [], [], 0, self._heads_of(op.attention)
         for run in self._linears.runs([op.q, op.k, op.v]):
             rows = sum(linear.out.width for linear in run)
             matrix, given = self._linears.matrix(run, whole=True), self._linears.input(run, context)
             constants = {
                 "N": rows, "FIRST_ROW": run[0].first_row if rows < matrix.rows else 0, "FIRST_HEAD": first_head,
-                **given.constants(), **_rotation(op.rope), **self._sizes,
+                **given.constants(), **_rotation(op.rope), **heads.sizes,
             }  # fmt: skip
             lora, down = self._linears.lora(_name(matrix, rows), run, context, QKV_BINDINGS)
             downs += down
             runs.append(_MatrixRows(matrix, given, rows, constants, lora))
-            first_head += rows // self._config.head_dim
+            first_head += rows // heads.size
         # Two kernels in one gave wrong sums of several rows in integers on lavapipe, which adds up by subgroups.
         alike = context.rows == "one" or not any(self._builder.integers(run.matrix) for run in runs)
         if len(runs) == 2 and alike and runs[0].given.vectors == runs[1].given.vectors:
@@ -197,22 +237,22 @@ class AttentionLowering:
         """Make the linears by kernels of their own, then a kernel for the norms of heads, the rotation and the
         pages."""
         linears = [op.q, op.k, op.v]
-        width = sum(linear.out.width for linear in linears)
-        heads = width // self._config.head_dim
+        width, shape = sum(linear.out.width for linear in linears), self._heads_of(op.attention)
+        heads = width // shape.size
         made = self._values.scratch("qkv", width)
-        qkv, wider = self._with_zeros("wide qkv", made, heads)
+        qkv, wider = self._with_zeros("wide qkv", made, heads, shape.size)
         norms = (self._state, self._state)
         if op.q_norm and op.k_norm:
             norms = (self._vectors.norm(op.q_norm), self._vectors.norm(op.k_norm))
         pipeline = self._builder.pipeline(
-            "rope_append", {}, **self._sizes, HEAD_SIZE=self._config.head_dim, WORKGROUP=64,
+            "rope_append", {}, **shape.sizes, HEAD_SIZE=shape.size, WORKGROUP=64,
             HEAD_NORM=op.q_norm is not None,
             EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
         )  # fmt: skip
         layer = op.attention.layer
         before = (self._state, qkv, self.angles_of(op.rope), self._pages.table(layer), *norms, q)
         cost = Cost(
-            row_bytes=4 * (width + op.q.out.width) + self._pages.page_bytes // PAGE,
+            row_bytes=4 * (width + op.q.out.width) + 8 * op.attention.num_key_value_heads * shape.room,
             row_flops=(3 if op.rope else 0) * (op.q.out.width + op.k.out.width)
             + (4 if op.q_norm else 0) * (op.q.out.width + op.k.out.width),
         )
@@ -220,12 +260,9 @@ class AttentionLowering:
             *self._linears.side_by_side(linears, made, context),
             *wider,
             Kernel(
-                "rope_append", pipeline, self._with_pages(before, layer), per_row(heads * self._room // 4, 64), cost
+                "rope_append", pipeline, self._with_pages(before, layer), per_row(heads * shape.room // 4, 64), cost
             ),
         ]
-
-    def _without_heads(self) -> dict[str, Constant]:
-        return {name: size for name, size in self._sizes.items() if name != "HEADS"}
 
     def _with_pages(
         self, before: tuple[Binding, ...], layer: int, lora: LoraPart | None = None

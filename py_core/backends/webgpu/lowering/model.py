@@ -213,7 +213,10 @@ class PlanLowering:
             case ops.Mix():
                 return [self._mix(op)]
             case ops.GLU():
-                return [self._glu(op.activation, op.out.width, values.of(op.gate), values.of(op.up), values.of(op.out))]
+                places = (values.of(op.gate), values.of(op.up), values.of(op.out))
+                return [self._glu(op.activation, op.out.width, *places, op.up.width, op.first)]
+            case ops.Scale():
+                return [self._elementwise("scale", op, [values.of(op.x), self._vectors.named(op.weight)])]
             case ops.Add():
                 return [self._elementwise("add", op, [values.of(op.a), values.of(op.b)])]
             case ops.SoftCap():
@@ -318,9 +321,9 @@ class PlanLowering:
             reduce, lanes = "reduce_workgroup", 256
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": reduce}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=add,
-            LANES=lanes, WORKGROUP=lanes, LOGITS=logits,
+            LANES=lanes, WORKGROUP=lanes, LOGITS=logits, WEIGHTED=op.weight is not None,
         )  # fmt: skip
-        bindings = (self._state, self._vectors.norm(op), x, out)
+        bindings = (self._state, self._vectors.norm(op) if op.weight else x, x, out)
         cost = Cost(
             fixed_bytes=4 * width // heads, row_bytes=(12 if add else 8) * width, row_flops=(5 if add else 4) * width
         )
@@ -335,17 +338,27 @@ class PlanLowering:
         return [
             *self._linears.kernels([op.gate], gate, context),
             *self._linears.kernels([op.up], up, context),
-            self._glu(op.activation, n, gate, up, out),
+            self._glu(op.activation, n, gate, up, out, n),
         ]
 
-    def _glu(self, activation: ops.Activation, n: int, gate: Binding, up: Binding, out: Binding) -> Kernel:
+    def _glu(
+        self,
+        activation: ops.Activation,
+        n: int,
+        gate: Binding,
+        up: Binding,
+        out: Binding,
+        up_width: int,
+        first: int = 0,
+    ) -> Kernel:
+        """Rows of `up` have `up_width` values, of which those from `first` on are read."""
         constants = {"GELU": activation == "gelu", "SIGMOID": activation == "sigmoid"}
-        pipeline = self._builder.pipeline("glu", {}, N=n, WORKGROUP=64, **constants)
+        pipeline = self._builder.pipeline("glu", {}, N=n, UP_WIDTH=up_width, FIRST=first, WORKGROUP=64, **constants)
         cost = Cost(row_bytes=12 * n, row_flops=4 * n)
         return Kernel("glu", pipeline, fixed((self._state, gate, up, out)), per_row(n, 64), cost)
 
     def _elementwise(
-        self, name: str, op: ops.Add | ops.SoftCap | ops.Half, inputs: list[Binding], **constants: Constant
+        self, name: str, op: ops.Add | ops.SoftCap | ops.Half | ops.Scale, inputs: list[Binding], **constants: Constant
     ) -> Kernel:
         n = op.out.width
         pipeline = self._builder.pipeline(name, {}, N=n, WORKGROUP=64, **constants)

@@ -83,7 +83,7 @@ class TrainingLowering:
                 grid: Grid = lambda m: (-(-conv.out.width // 256), 1, 1)  # noqa: E731
                 return [self._conv("conv_gradient", conv, at, [op.dy, op.dx], grid)]
             case ops.GLU():
-                constants = {"GELU": op.activation == "gelu", "SIGMOID": False}
+                constants = {"GELU": op.activation == "gelu", "SIGMOID": False, "UP_WIDTH": op.up.width, "FIRST": 0}
                 return [self._elementwise("glu", op.out.width, [at(op.gate), at(op.up), at(op.out)], **constants)]
             case ops.Add():
                 return [self._elementwise("add", op.out.width, [at(op.a), at(op.b), at(op.out)])]
@@ -149,7 +149,7 @@ class TrainingLowering:
         width, heads, lanes = op.x.width, op.num_heads, _norm_lanes(op)
         pipeline = self._builder.pipeline(
             "rms_norm", {"reduce": "reduce_workgroup"}, K=width // heads, HEADS=heads, EPS=op.eps, ADD=False,
-            LANES=lanes, WORKGROUP=lanes, LOGITS=False,
+            WEIGHTED=True, LANES=lanes, WORKGROUP=lanes, LOGITS=False,
         )  # fmt: skip
         bindings = (self._state, self._model.vectors.norm(op), x, out)
         cost = Cost(row_bytes=8 * width, row_flops=4 * width)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from py_core.backends.fusion import Fused, linears_of
 from py_core.backends.webgpu.host import Binding
 from py_core.backends.webgpu.weights.arena import WeightArena
-from py_core.models.graph import Graph, Linear, RMSNorm, ShortConv
+from py_core.models.graph import Graph, Linear, RMSNorm, Scale, ShortConv
 
 
 class Vectors:
@@ -23,8 +23,12 @@ class Vectors:
         self._biases: dict[Linear, tuple[Hashable, int]] = {}
         self._placed: dict[Hashable, Binding] = {}
         norms = {op.out: op for op in graph.ops if isinstance(op, RMSNorm)}
+        for scale in graph.ops:
+            if isinstance(scale, Scale):
+                self._ranges[scale.weight] = [(scale.weight, 0, 1)]
         for norm in norms.values():
-            self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
+            if norm.weight:
+                self._ranges[norm.weight] = [(norm.weight, 0, norm.x.width // norm.num_heads)]
         for conv in graph.convolutions.values():
             self._ranges[conv.weight] = [(conv.weight, 0, conv.out.width * conv.taps)]
         for rule in graph.delta_rules.values():
@@ -38,6 +42,7 @@ class Vectors:
     def norm(self, op: RMSNorm) -> Binding:
         """Return a norm's weights and the biases behind them. Raises BackendError for a format that kernels do not
         read."""
+        assert op.weight
         return self.named(op.weight)
 
     def taps(self, op: ShortConv) -> Binding:
@@ -46,7 +51,7 @@ class Vectors:
 
     def named(self, weight: str) -> Binding:
         """Return what `norm` returns, by the name of the norm's weights; for a delta rule's rates, these and its
-        biases."""
+        biases; or the number that multiplies a layer."""
         return self._range(weight)
 
     def bias(self, linear: Linear) -> tuple[Binding, int] | None:
