@@ -149,7 +149,7 @@ class _Fusion:
         match op:
             case Attention():
                 return self._attention(op) or op
-            case GLU():
+            case GLU() if op.activation != "sigmoid":
                 gate, up = self._inner(op.gate, Linear), self._inner(op.up, Linear)
                 if gate is None or up is None or gate.x != up.x:
                     return op

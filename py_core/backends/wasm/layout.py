@@ -63,18 +63,18 @@ class OpKind(IntEnum):
 
 
 class Epilogue(IntEnum):
-    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups;
-    SIGMOID does in the kernel of gates alone."""
+    """The last step of a linear. SILU and GELU apply to the gates, the first half of the rows, and multiply the ups."""
 
     NONE = 0
     RESIDUAL = 1
     SILU = 2
     GELU = 3
     SOFT_CAP = 4
-    SIGMOID = 5
 
 
-ACTIVATIONS: dict[Activation, Epilogue] = {"silu": Epilogue.SILU, "gelu": Epilogue.GELU, "sigmoid": Epilogue.SIGMOID}
+ACTIVATIONS: dict[Activation, Epilogue] = {"silu": Epilogue.SILU, "gelu": Epilogue.GELU}
+GATES: dict[Activation, int] = {**ACTIVATIONS, "sigmoid": 5}
+"""The numbers of activations in the kernel of gates that no linear makes."""
 
 
 class Barrier(IntEnum):

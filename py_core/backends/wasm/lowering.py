@@ -19,6 +19,7 @@ from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import (
     ACTIVATIONS,
     BAND_ROWS,
+    GATES,
     MOST_GROUP,
     MOST_HEAD_DIM,
     OP_BYTES,
@@ -262,7 +263,7 @@ class ProgramLowering:
                 return [Op(OpKind.ROPE, (*place, *self.rotation(op)))]
             case ops.GLU():
                 pair = (values[op.gate], values[op.up] + 4 * op.first, op.out.width)
-                return [Op(OpKind.GLU, (*pair, out, op.out.width, ACTIVATIONS[op.activation], op.up.width))]
+                return [Op(OpKind.GLU, (*pair, out, op.out.width, GATES[op.activation], op.up.width))]
             case ops.Scale():
                 return [Op(OpKind.SCALE, (values[op.x], out, op.out.width, self.weights.vector(op.weight)))]
             case ops.ShortConv():

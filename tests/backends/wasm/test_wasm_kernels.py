@@ -33,9 +33,6 @@ from py_core.formats.quantization import FORMATS, dequantize, quantize
 from py_core.sampling import SamplingParams, apply_penalties, sample
 from tests.backends.wasm.kernel_memory import RELATIVE, ROOM, few, put, read, run
 
-EPILOGUES = [epilogue for epilogue in Epilogue if epilogue != Epilogue.SIGMOID]
-"""Those of linears: SIGMOID is of gates that stand alone."""
-
 every_format = pytest.mark.parametrize("form", sorted(MATRIX_KINDS))
 
 
@@ -54,7 +51,7 @@ def matrix(host: WasmtimeHost, arena: Arena, w: bytes, form: str, rows: int, col
 @every_format
 @given(
     mode=st.sampled_from([Mode.PRECISE, Mode.FAST]), n=st.integers(1, 90), blocks=st.integers(1, 7),
-    m=st.integers(1, ROOM), epilogue=st.sampled_from(EPILOGUES), offset=st.integers(0, 2), norm=st.booleans(),
+    m=st.integers(1, ROOM), epilogue=st.sampled_from(Epilogue), offset=st.integers(0, 2), norm=st.booleans(),
     biased=st.booleans(), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
 @settings(few, max_examples=5)
