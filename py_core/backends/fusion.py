@@ -29,7 +29,10 @@ from py_core.models.graph import (
 
 @dataclass(frozen=True)
 class QKVAttention:
-    """Three linears of one value, norms of each head of q and k if any, their rotation if any, and attention."""
+    """Three linears of one value, norms of each head of q and k if any, their rotation if any, and attention.
+
+    The norm of v, if any, is of each head, too, and has no weights. There is none without norms of q and k.
+    """
 
     out: Value
     x: Value
@@ -38,6 +41,7 @@ class QKVAttention:
     v: Linear
     q_norm: RMSNorm | None
     k_norm: RMSNorm | None
+    v_norm: RMSNorm | None
     rope: Rope | None
     attention: Attention
 
@@ -105,6 +109,13 @@ def fused_layers(graph: Graph) -> list[bool]:
     return [found[layer] for layer in sorted(found)]
 
 
+def inputs_of(op: Fused) -> list[Value]:
+    """Return the values that an operation of a graph reads. Keys and values that it does not append lie in pages."""
+    if isinstance(op, Attention) and not op.appends:
+        return [op.q]
+    return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
+
+
 def linears_of(op: Fused) -> list[Linear]:
     """Return the linears that an operation makes, in the order in which their rows would be in one matrix."""
     match op:
@@ -125,9 +136,8 @@ class _Fusion:
         self._producer = {op.out: op for op in graph.ops}
         self._readers: dict[Value, list[Op]] = {}
         for op in graph.ops:
-            for value in vars(op).values():
-                if isinstance(value, Value) and value != op.out:
-                    self._readers.setdefault(value, []).append(op)
+            for value in inputs_of(op):
+                self._readers.setdefault(value, []).append(op)
         self._tapped = set(graph.taps.values())
         self._swallowed: set[Value] = set()
 
@@ -167,7 +177,8 @@ class _Fusion:
     def _attention(self, op: Attention) -> QKVAttention | None:
         if not op.appends:
             return None
-        v = self._inner(op.v, Linear)
+        v_norm = self._inner(op.v, RMSNorm)
+        v = self._inner(v_norm.x if v_norm else op.v, Linear)
         q, q_norm, q_rope = self._rotated(op.q)
         k, k_norm, k_rope = self._rotated(op.k)
         if q is None or k is None or v is None or not q.x == k.x == v.x:
@@ -176,11 +187,13 @@ class _Fusion:
             return None
         if (q_norm is None) != (k_norm is None) or (q_rope is None) != (k_rope is None):
             return None
+        if v_norm and not (k_norm and _like(v_norm, k_norm)):
+            return None
         if q_rope and k_rope and (q_rope.interleaved, q_rope.rotation) != (k_rope.interleaved, k_rope.rotation):
             return None
-        swallowed = (q, k, v, q_norm, k_norm, q_rope, k_rope)
+        swallowed = (q, k, v, q_norm, k_norm, v_norm, q_rope, k_rope)
         self._swallowed |= {inner.out for inner in swallowed if inner is not None}
-        return QKVAttention(op.out, v.x, q, k, v, q_norm, k_norm, q_rope, op)
+        return QKVAttention(op.out, v.x, q, k, v, q_norm, k_norm, v_norm, q_rope, op)
 
     def _rotated(self, value: Value) -> tuple[Linear | None, RMSNorm | None, Rope | None]:
         """Return the parts of rope(norm(linear)), of which the first two may be missing."""
@@ -193,6 +206,11 @@ class _Fusion:
         op = self._producer[value]
         alone = len(self._readers.get(value, [])) == 1 and value not in self._tapped and value != self._graph.output
         return op if isinstance(op, kind) and alone else None
+
+
+def _like(v_norm: RMSNorm, k_norm: RMSNorm) -> bool:
+    """True if a norm of v has no weights, and otherwise is that of k."""
+    return v_norm.weight is None and (v_norm.num_heads, v_norm.eps) == (k_norm.num_heads, k_norm.eps)
 
 
 def _per_head(op: Attention, q_norm: RMSNorm, k_norm: RMSNorm) -> bool:

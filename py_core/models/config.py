@@ -134,7 +134,7 @@ class _Settings:
         """The layers with a window, of which a file of Gemma 4 has a list."""
         key = "attention.sliding_window_pattern"
         values = self._metadata.get(f"{self.architecture}.{key}")
-        if not (isinstance(values, np.ndarray) and values.dtype == bool and values.shape == (layers,)):
+        if not (isinstance(values, np.ndarray) and values.dtype.kind in "biu" and values.shape == (layers,)):
             raise self.damaged(key, values)
         return frozenset(np.flatnonzero(values).tolist())
 

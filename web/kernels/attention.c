@@ -53,7 +53,7 @@ INLINE const f32 *with_zeros(const f32 *x, u32 size, u32 room, f32 *padded) {
 // q_out = rope(norm(q)) * scale; the pages get rope(norm(k)) and v. Norms and rotation are optional, and so are k and v
 // (an address of 0).
 // a: q, k, v, floats from row to row of q, and of k and v, q_out, angles, pairs that rotate, 1 if these are neighbours, norm
-//    weights of a head of q or 0, those of k, eps, layer
+//    weights of a head of q or 0, those of k, eps, layer, weights of v (ones) or 0
 void rope_append(const Op *op, const Context *c) {
   const u32 *a = op->a;
   const Layer k = *(Layer *)at(a[12]);
@@ -79,7 +79,9 @@ void rope_append(const Op *op, const Context *c) {
       const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * room + quad % 2 * 16 : quad * 8 * room;
       scales[t] = store_vector(with_zeros(rotated, size, room, padded), room, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      scales[2 * PAGE + t] = store_vector(with_zeros(value, size, room, padded), room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
+      const f32 *v = value;
+      if (a[13]) normalize(value, at(a[13]), size, eps, rotated), v = rotated;
+      scales[2 * PAGE + t] = store_vector(with_zeros(v, size, room, padded), room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
                                           k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
     }
   }

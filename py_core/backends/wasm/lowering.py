@@ -308,7 +308,7 @@ class ProgramLowering:
         places = (qkv, k, k + 4 * op.k.out.width, width, width)
         found = [
             *self._linears([op.q, op.k, op.v], qkv, width),
-            *self._attention(op.attention, places, q, self._make(op.out), op.rope, op.q_norm, op.k_norm),
+            *self._attention(op.attention, places, q, self._make(op.out), op.rope, op.q_norm, op.k_norm, op.v_norm),
         ]
         self._values.give_back(qkv)
         self._values.give_back(q)
@@ -316,7 +316,7 @@ class ProgramLowering:
 
     def _attention(
         self, op: ops.Attention, places: tuple[int, ...], q: int, out: int, rope: Rope | None = None,
-        q_norm: RMSNorm | None = None, k_norm: RMSNorm | None = None,
+        q_norm: RMSNorm | None = None, k_norm: RMSNorm | None = None, v_norm: RMSNorm | None = None,
     ) -> list[Op]:  # fmt: skip
         """`places` are q, k and v and the lengths of their rows; `q` is the place of finished queries."""
         address = self._described(op, AttentionLayer.BYTES)
@@ -326,7 +326,7 @@ class ProgramLowering:
             norms, eps = (self.weights.norm(q_norm), self.weights.norm(k_norm)), q_norm.eps
         turn = (*(self.rotation(rope) if rope else (0, 0, 0)), *norms, real_bits(eps))
         return [
-            Op(OpKind.ROPE_APPEND, (*places, q, *turn, address)),
+            Op(OpKind.ROPE_APPEND, (*places, q, *turn, address, self.weights.norm(v_norm) if v_norm else 0)),
             Op(OpKind.ATTENTION, (q, out, self._parts, address)),
         ]
 

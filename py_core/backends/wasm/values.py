@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, inputs_of
 from py_core.models.graph import Linear, RMSNorm, Value
 
 
@@ -19,7 +19,7 @@ def values_read(op: Fused) -> list[Value]:
             return [op.residual, op.linear.x]
         case FusedHead():
             return [op.linear.x]
-    return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
+    return inputs_of(op)
 
 
 def _normalizes(op: Fused, value: Value) -> bool:

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from py_core.backends.checks import MAX_LOGIT_ROWS
-from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear
+from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, inputs_of
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.models.graph import Linear, RMSNorm, Value
 
@@ -92,7 +92,7 @@ def _inputs(op: Fused) -> list[Value]:
             return [op.residual, op.linear.x]
         case FusedHead():
             return [op.linear.x]
-    return [value for value in vars(op).values() if isinstance(value, Value) and value != op.out]
+    return inputs_of(op)
 
 
 def _slots(operations: Sequence[Fused]) -> dict[Value, Slot]:

@@ -99,6 +99,8 @@ class Memory:
         )  # fmt: skip
         self.layer = put(host, arena, layer.packed())
         self.angles = put(host, arena, self.table)
+        self.norms_v = c.normed and not c.interleaved
+        self.ones = put(host, arena, np.ones(c.head_dim, np.float32))
         self.norm_places = [put(host, arena, norm) for norm in self.norms] if c.normed else [0, 0]
         self.q = arena.take(c.length * c.heads * c.head_dim * 4)
 
@@ -136,13 +138,15 @@ class Memory:
         else:
             places = (*(put(self.host, self.arena, part) for part in self.split(new)), widths[0], widths[1])
         turn = (self.angles, c.pairs, int(c.interleaved), *self.norm_places, real_bits(EPS))
-        return Op(OpKind.ROPE_APPEND, (*places, self.q, *turn, self.layer))
+        return Op(OpKind.ROPE_APPEND, (*places, self.q, *turn, self.layer, self.ones if self.norms_v else 0))
 
     def expected(self) -> np.ndarray:
         c = self.case
         q, k, v = self.split(self.qkv)
         if c.normed:
             q, k = (reference.rms_norm(x, norm, EPS) for x, norm in zip((q, k), self.norms, strict=True))
+        if self.norms_v:
+            v = reference.rms_norm(v, np.ones(c.head_dim, np.float32), EPS)
         q = reference.rope(q, self.table, c.heads, c.interleaved)
         k = reference.rope(k, self.table, c.kv_heads, c.interleaved)
         k, v = (x.reshape(c.length, c.kv_heads, c.head_dim).copy() for x in (k, v))

@@ -86,7 +86,7 @@ def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kerne
     pages = Pages(rng, case)
     width = (heads + 2 * kv_heads) * head_dim
     qkv = rng.standard_normal((MAX_ROWS, width)).astype(np.float32)
-    pairs = int(variant["rotated"] * head_dim) // 2
+    pairs, v_norm = int(variant["rotated"] * head_dim) // 2, variant["norm"] and not interleaved
     angles = rng.uniform(0, 7, (MAX_PAGES * PAGE, max(pairs, 1)))
     norms = rng.standard_normal((2, head_dim)).astype(np.float32)
     table = np.stack([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
@@ -95,12 +95,14 @@ def test_rope_append_normalizes_and_rotates_q_and_k_and_stores_k_and_v(run_kerne
         [rows_of(case), qkv, table, pages.table, *norms, bytes(4 * MAX_ROWS * heads * head_dim), pages.pool],
         (-(-width // 4 // 8), m, 1), **sizes(case), HEAD_SIZE=head_dim, WORKGROUP=8,
         INTERLEAVED=interleaved, PAIRS=pairs,
-        HEAD_NORM=variant["norm"], EPS=0.1,
+        HEAD_NORM=variant["norm"], V_NORM=v_norm, EPS=0.1,
     )  # fmt: skip
     positions = slice(case["start"], case["start"] + m)
     q, k, v = np.split(qkv[:m], [heads * head_dim, (heads + kv_heads) * head_dim], axis=1)
     if variant["norm"]:
         q, k = (reference.rms_norm(x, weight, 0.1) for x, weight in zip((q, k), norms, strict=True))
+    if v_norm:
+        v = reference.rms_norm(v, np.ones(head_dim, np.float32), 0.1)
     turn = table[positions, :pairs]
     expected_q = reference.rope(q, turn, heads, interleaved)
     got_q = np.frombuffer(q_out, np.float32).reshape(MAX_ROWS, -1)[:m]

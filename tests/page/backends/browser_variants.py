@@ -137,7 +137,7 @@ def kernel_variants() -> list[KernelVariant]:
     add("row_limbs", {"reduce": "reduce_subgroup"}, True, K=768, LOGITS=True, **lanes_of_rows)
     for pairs, interleaved in ((24, False), (32, True), (30, False), (0, False)):
         rotation = {"PAIRS": pairs, "INTERLEAVED": interleaved}
-        norm = {"HEAD_NORM": pairs == 24, "EPS": 1e-5}
+        norm = {"HEAD_NORM": pairs == 24, "V_NORM": pairs == 24, "EPS": 1e-5}
         add("rope_append", {}, pairs == 24, **sizes, HEAD_SIZE=64, WORKGROUP=64, **rotation, **norm)
         add("rope", {}, pairs == 24, HEADS=9, HEAD_DIM=64, WORKGROUP=64, **rotation)
     add("resize_heads", {}, HEADS=9, FROM=50, TO=56, WORKGROUP=64)

@@ -133,7 +133,9 @@ await drawn_tokens(*json.loads('ARGUMENTS'))
 """
 
 
-@pytest.mark.parametrize("model", [pytest.param("gemma2", marks=pytest.mark.all), "gemma3"])
+@pytest.mark.parametrize(
+    "model", [*(pytest.param(name, marks=pytest.mark.all) for name in ("gemma2", "gemma4")), "gemma3"]
+)
 async def test_every_kind_of_operation_gives_the_same_tokens_with_any_number_of_workers(
     python_page: Page, tmp_path: Path, model: str
 ) -> None:

@@ -246,7 +246,7 @@ class AttentionLowering:
             norms = (self._vectors.norm(op.q_norm), self._vectors.norm(op.k_norm))
         pipeline = self._builder.pipeline(
             "rope_append", {}, **shape.sizes, HEAD_SIZE=shape.size, WORKGROUP=64,
-            HEAD_NORM=op.q_norm is not None,
+            HEAD_NORM=op.q_norm is not None, V_NORM=op.v_norm is not None,
             EPS=op.q_norm.eps if op.q_norm else 0.0, **_rotation(op.rope),
         )  # fmt: skip
         layer = op.attention.layer
