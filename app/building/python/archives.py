@@ -16,6 +16,7 @@ from app.building.python.bytecode import PYODIDE, SCRIPTS, STDLIB, compiled_modu
 from app.building.python.zips import Members, members_of, zip_bytes
 from app.checksums import sha256_of
 from app.models.downloads import downloads
+from app.paths import ROOT
 
 SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
@@ -43,26 +44,16 @@ NATIVE_ONLY = (
     *("app/memory/views.py", "app/models/views.py"),
 )
 """Parts of the sources that the page never runs."""
-ARCHITECTURES = (
-    "gemma2",
-    "gemma3",
-    "glm4",
-    "granite",
-    "lfm2",
-    "olmo2",
-    "olmoe",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "qwen35",
-    "smollm3",
-)
+_OWN_MODEL = "llama"
+ARCHITECTURES = [
+    path.stem for path in (ROOT / "py_core/models").glob("*.py") if "\ndef describe(" in path.read_text("utf-8")
+]
 UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
-    *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES),
+    *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
 and architectures of other models than the page's own. Bytecode is twice their size, and compiling the tools takes the
