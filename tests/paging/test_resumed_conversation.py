@@ -60,9 +60,9 @@ async def start(
 
     async def noted(engine: Engine, sequence: object, prompt: object, timings: Timings, *rest: object, **more: object):
         await prefill(engine, sequence, prompt, timings, *rest, **more)
-        next(one for one in programs if one.conversation.assistant.model.engine is engine).reused.append(
-            timings.reused_tokens
-        )
+        program = next(one for one in programs if one.conversation.assistant.model.engine is engine)
+        if sequence is program.conversation.assistant._sequence:  # others learn from the answer in the background
+            program.reused.append(timings.reused_tokens)
 
     monkeypatch.setattr(Engine, "prefill", noted)
 
