@@ -245,6 +245,12 @@ export class Attachments {
         ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;
     });
     this.#root.hidden = !coming.length && !here.length;
+    const focused = this.#root.contains(document.activeElement) ? document.activeElement : null;
     render([...here, ...coming], this.#root);
+    if (!focused || focused.isConnected) return;
+    // A file that has come has another button.
+    const same = [...this.#root.querySelectorAll('.file-remove')].find((one) => one.ariaLabel === focused.ariaLabel);
+    if (same instanceof HTMLElement) same.focus();
+    else this.#parts.composer.focus();
   }
 }
