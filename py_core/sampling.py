@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from py_core.grammar.expressions import Grammar
 from py_core.messages import Message, UserError
 
 MAX_PENALTY_WINDOW = 256
@@ -39,7 +40,8 @@ class SamplingError(UserError, ValueError):
 class SamplingParams:
     """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 turn that rule off.
 
-    Penalties look at the last `penalty_window` tokens, including the prompt. Raises SamplingError, naming the field.
+    Penalties look at the last `penalty_window` tokens, including the prompt. With a grammar the answer is one of its
+    texts. Raises SamplingError, naming the field.
     """
 
     temperature: float = 0.0
@@ -51,6 +53,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     penalty_window: int = 64
     seed: int = 0
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         def check(name: str, valid: bool) -> None:
@@ -78,6 +81,17 @@ class SamplingParams:
     def penalizes(self) -> bool:
         rules = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
         return self.penalty_window > 0 and rules != (1.0, 0.0, 0.0)
+
+
+def mask_words(vocab_size: int) -> int:
+    """The words of a mask, which has a bit for each token that may follow, the first token in the lowest bit."""
+    return (vocab_size + 31) // 32
+
+
+def masked(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return logits of which only the tokens of a mask are left."""
+    allowed = np.unpackbits(mask.view(np.uint8), count=logits.size, bitorder="little")
+    return np.where(allowed, logits, np.float32(-1e30))
 
 
 def sample(logits: np.ndarray, history: Sequence[int], position: int, params: SamplingParams) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from py_core.grammar.constraint import Constraint
 from py_core.speculation.guesses import PromptLookup
 from py_core.speculation.lookahead import Drafter
 
@@ -35,6 +36,8 @@ class TokenSequence:
     """Guesses of the next tokens, if decoding is to run guesses with its steps. Decoded tokens are added to it."""
     draft: Drafter | None = None
     """A draft model that may guess them, too."""
+    constraint: Constraint | None = None
+    """The grammar that its next tokens must follow. Decoded tokens are added to it."""
 
     @property
     def length(self) -> int:

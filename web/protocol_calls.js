@@ -660,7 +660,7 @@ export class ModelCalls extends Calls {
 
 /** app/page/developer.py says what each call does. */
 export class DeveloperCalls extends Calls {
-  /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number}} given @returns {Promise<Completion>} */
+  /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number, schema?: string|null, grammar?: string|null, regex?: string|null}} given @returns {Promise<Completion>} */
   generate(given) { return this.to.call('developer', 'generate', given); }
 
   /** @param {{prompt: string, raw?: boolean}} given @returns {Promise<Uint8Array<ArrayBuffer>>} */

@@ -72,6 +72,11 @@ def hnsw_kernel_path() -> Path:
     return _compiled()["hnsw.wasm"]
 
 
+def grammar_kernel_path() -> Path:
+    """The kernel that follows grammars, likewise."""
+    return _compiled()["grammar.wasm"]
+
+
 def jinja_kernel_path() -> Path:
     """The renderer of chat templates, likewise."""
     return _compiled()["jinja.wasm"]

@@ -35,6 +35,6 @@ class BuildWithMadeFiles(build_py):
             files = made_files(cache, downloader)
         folder = Path(self.build_lib) / MADE
         self.mkpath(str(folder))
-        kernels = (f"kernels-{MODEL_BUILDS[0]}.wasm", "hnsw.wasm", "jinja.wasm")
+        kernels = (f"kernels-{MODEL_BUILDS[0]}.wasm", "hnsw.wasm", "jinja.wasm", "grammar.wasm")
         for name in (*kernels, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, ROUTING_DATA):
             self.copy_file(str(files[name]), str(folder / name))

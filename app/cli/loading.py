@@ -17,8 +17,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress
 
 from app.cli.model_file import ModelOption
 from app.cli.terminal import console
+from app.generation.grammars import VocabularyGrammars
 from app.models.autotune_cache import AutotuneCache
-from app.models.build_outputs import kernel_path
+from app.models.build_outputs import grammar_kernel_path, kernel_path
 from app.models.cache import model_path, title_at
 from app.models.fit_check import available_memory, fit_check, keep_within
 from app.models.template_renderer import native_renderer
@@ -31,6 +32,7 @@ from py_core.engine.turns import Priority
 from py_core.fit import Need, Room, cost
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import open_source
+from py_core.grammar.kernel import KernelHost
 from py_core.loading import Model, load_model
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
@@ -161,6 +163,9 @@ async def _load(options: ModelOptions) -> Model:
 
     with _progress_of("Loading the model") as on_bytes:
         model = await load_model(source, load_backend, renderer, on_bytes, context, check)
+    model.engine.constraint_of = VocabularyGrammars(
+        model.tokenizer, model.config.vocab_size, native_grammar_host
+    ).constraint
     need, room = told[0]
     needs = [need]
     if drafted is not None:
@@ -179,6 +184,13 @@ async def _load(options: ModelOptions) -> Model:
         await model.engine.tune(Priority.INTERACTIVE)
     model.config = replace(model.config, name=title_at(model_path(options.model), model.config.name))
     return model
+
+
+async def native_grammar_host() -> KernelHost:
+    """Return an instance of the grammars' kernel in wasmtime. Raises FileNotFoundError, as grammar_kernel_path does."""
+    from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost  # late: few answers have a shape
+
+    return WasmtimeGrammarHost(grammar_kernel_path())
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from app.cli.chats import chats_app
 from app.cli.consolidation import consolidate
 from app.cli.exact_tools import compute
 from app.cli.files import convert, quantize
+from app.cli.grammar import ChoiceOption, GrammarOption, RegexOption, SchemaOption, grammar_app, grammar_of
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
@@ -74,6 +75,7 @@ bench_app = typer.Typer(rich_markup_mode="markdown")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
+app.add_typer(grammar_app, name="grammar")
 memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
@@ -169,16 +171,23 @@ def generate(
     adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
+    schema: SchemaOption = None,
+    grammar: GrammarOption = None,
+    regex: RegexOption = None,
+    choice: ChoiceOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the text alone.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw.
 
     The text is what the model wrote, including its thoughts, in their tags. `sonata chat` shows thoughts separately.
+    With --schema, --grammar, --regex or --choice it is a text of that shape.
     """
     sampling = SamplingParams(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
-    )
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
+        seed=seed, grammar=grammar_of(schema, grammar, regex, choice),
+    )  # fmt: skip
     text = _read_prompt(prompt)
-    asyncio.run(_generate(text, raw, max_tokens, sampling, options, adapter, as_json, no_bos))
+    asyncio.run(_generate(text, raw, max_tokens, sampling, options, adapter, as_json, no_bos, quiet))
 
 
 @app.command()
@@ -288,7 +297,7 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, options: ModelOptions, adapter: str | None,
-    as_json: bool, no_bos: bool,
+    as_json: bool, no_bos: bool, quiet: bool,
 ) -> None:  # fmt: skip
     loaded = await options.load()
     loaded.bos = not no_bos
@@ -303,7 +312,13 @@ async def _generate(
     else:
         say("")
         speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
-        notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
+        if sampling.grammar and done.reason != "end":
+            notes.print(
+                "The answer has no more room, and ends before its shape does: give a larger --max-tokens.",
+                soft_wrap=True,
+            )
+        if not quiet:
+            notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 
 
 def _read_prompt(prompt: str) -> str:

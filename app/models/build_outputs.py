@@ -81,7 +81,19 @@ JINJA_KERNEL = KernelModule(
     ),
     {"jinja.wasm": ()},
 )
-KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, JINJA_KERNEL)
+# Grammars come from strangers, too. A vocabulary and its masks take some 30 MiB; one that takes more than the rest
+# is refused.
+GRAMMAR_KERNEL = KernelModule(
+    KERNEL_SOURCES / "grammar",
+    (
+        *("-target", "wasm32-freestanding", "-O3", "-nostdlib"),
+        *("-Wall", "-Wextra", "-Werror"),
+        *("-mbulk-memory", "-msimd128", "-Wl,--no-entry", "-Wl,--strip-all"),
+        *(f"-Wl,--max-memory={256 << 20}", "-Wl,-z,stack-size=1048576"),
+    ),
+    {"grammar.wasm": ()},
+)
+KERNEL_MODULES = (MODEL_KERNELS, HNSW_KERNEL, JINJA_KERNEL, GRAMMAR_KERNEL)
 
 
 def kernel_files(cache: Path, module: KernelModule) -> dict[str, Path]:
@@ -124,6 +136,11 @@ def hnsw_kernel_path() -> Path:
 def jinja_kernel_path() -> Path:
     """The renderer of chat templates. Raises FileNotFoundError, as kernel_path does."""
     return _compiled(JINJA_KERNEL, "jinja.wasm")
+
+
+def grammar_kernel_path() -> Path:
+    """The kernel that follows grammars. Raises FileNotFoundError, as kernel_path does."""
+    return _compiled(GRAMMAR_KERNEL, "grammar.wasm")
 
 
 def _compiled(module: KernelModule, name: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, TypedDict
 
 from app.generation.completion import Completion, complete, last_logits
+from app.generation.grammars import shape_of
 from app.generation.speed import profile_report
 from app.page.talk import PageTalk
 from py_core.engine.scheduler import Priority
@@ -30,11 +31,14 @@ class DeveloperApi:
         self._talk = talk
 
     async def generate(
-        self, prompt: str, raw: bool = False, max_tokens: int = 128, temperature: float = 0.0, seed: int = 0
-    ) -> Completion:
+        self, prompt: str, raw: bool = False, max_tokens: int = 128, temperature: float = 0.0, seed: int = 0,
+        schema: str | None = None, grammar: str | None = None, regex: str | None = None,
+    ) -> Completion:  # fmt: skip
         """Answer one prompt beside the conversation, as `sonata generate` does on the command line. raw: no chat
-        template, special tokens parsed."""
-        sampling = SamplingParams(temperature=temperature, seed=seed)
+        template, special tokens parsed. schema, grammar, regex: the shape of the answer, one of them: a JSON Schema, a
+        grammar in GBNF, or a regular expression for the whole text."""
+        shape = shape_of(schema, grammar, regex)
+        sampling = SamplingParams(temperature=temperature, seed=seed, grammar=shape)
         return await complete(self._talk.model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
 
     async def logits(self, prompt: str, raw: bool = False) -> bytes:

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyodide.ffi import JsException, to_js
 
 from app.consolidation.one_learner import TabLock
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import MAX_TOKENS, Assistant
+from app.generation.grammars import VocabularyGrammars
 from app.lessons.reader import FactReader
 from app.models.fit_check import Fitting, fit_check, fit_facts
 from app.page.adapters import made_of
@@ -47,6 +48,9 @@ from py_core.store.encryption_browser import BrowserCrypto
 from py_core.store.errors import StoreError
 from py_core.store.indexeddb import IndexedDBRows
 from py_core.tokenizers.template_renderer_browser import BrowserTemplateRenderer
+
+if TYPE_CHECKING:
+    from py_core.grammar.kernel import KernelHost
 
 JsObject = Any
 
@@ -101,6 +105,7 @@ class PageModel:
         self, *, device: JsObject | None, stream: JsObject, templates: JsObject,
         on_progress: Callable[[int, int], None], precision: str, tuning: JsObject | None, memory: int | None,
         chosen_memory: int | None, context: int | None, max_tokens: int | None, tiers: bool, stem: str,
+        open_grammar_kernel: JsObject,
     ) -> bytes | str:  # fmt: skip
         """Load the model of `stream` (web/backends/weight_stream.js) on a GPU (web/backends/webgpu/executor.js) or on
         the CPU's workers (web/backends/wasm/kernel_pool.js, in this precision), or on numpy without a device.
@@ -108,7 +113,8 @@ class PageModel:
         web/storage/tuning_store.js. memory: bytes of this machine, None if unknown; chosen_memory: bytes that the user
         lets the model have instead, None if nothing was chosen. context: the most tokens of a conversation, None for
         the usual number; max_tokens: of an answer. tiers: old keys and values take fewer bits
-        (py_core/paging/tiers.py). stem: of the name of the model's file.
+        (py_core/paging/tiers.py). stem: of the name of the model's file. open_grammar_kernel: of
+        web/engine/grammar_kernel.js.
 
         Returns, as `answer_of`, {backend, adapter, software, features, model, parameters, contextLength, need, fit,
         longestPrompt}. `need`: a sentence on the memory that this context takes; `fit`: of `fit_facts`.
@@ -125,6 +131,7 @@ class PageModel:
             self._model.config = replace(self._model.config, name=title_of(self._model.config.name, stem))
             await self._model.engine.limit_memory(told[0].room.memory)
             self._adapters = AnswerAdapters(self._model.engine)
+            self._model.engine.constraint_of = grammars_of(self._model, open_grammar_kernel).constraint
             return model_info(self._model, told[0])
 
         return await answer_of(load())
@@ -200,6 +207,15 @@ class PageModel:
         if self._model is None:
             raise BackendError("engine.not-loaded", "The model is not loaded yet. Wait for `sonata.info`.")
         return self._model
+
+
+def grammars_of(model: Model, open_kernel: JsObject) -> VocabularyGrammars:
+    async def host() -> KernelHost:
+        from py_core.grammar.browser_kernel import BrowserGrammarHost  # late: few answers have a grammar
+
+        return BrowserGrammarHost(await open_kernel())
+
+    return VocabularyGrammars(model.tokenizer, model.config.vocab_size, host)
 
 
 async def tune_in_pauses(model: Model) -> None:

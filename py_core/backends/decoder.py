@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 
+import numpy as np
+
 from py_core.backends.checks import MAX_LOGIT_ROWS, check_together
 from py_core.backends.device import Device
 from py_core.backends.passes import Passes
@@ -19,7 +21,7 @@ from py_core.backends.sampling_state import ring_of, state_bytes
 from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, mask_words
 from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 from py_core.token_sequence import TokenSequence
@@ -43,6 +45,8 @@ class Decoder:
         self.lookahead = Lookahead()
         self._device, self._pages, self._recovery, self._passes = device, pages, recovery, passes
         self._context_length = device.config.context_length
+        self._every = np.full(mask_words(device.config.vocab_size), 0xFFFFFFFF, np.uint32)
+        """The mask of all tokens."""
 
     async def decode_together(
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
@@ -50,6 +54,10 @@ class Decoder:
         """As `Runs.decode_together`."""
         n, rows = check_together(sequences, n, sampling, self._context_length), len(sequences)
         self._recovery.losses = 0
+        if any(one.constraint for one in sequences):
+            async for found in self._constrained(sequences, n, sampling, keep_going):
+                yield found
+            return
         in_flight = InFlight()
         done, prepared = 0, False
         while True:
@@ -97,6 +105,44 @@ class Decoder:
             for sequence, ids in zip(sequences, found, strict=True):
                 self._append(sequence, ids)
             yield found
+
+    async def _constrained(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
+    ) -> AsyncGenerator[list[list[int]], None]:
+        """Decode sequences of which some follow a grammar. Each step is awaited: the host makes the next one's masks.
+        Tokens that are the only way to go on are appended without being sampled, and run with the next step."""
+        done = 0
+        while done < n and keep_going():
+            found = [one.constraint.forced()[: n - done] if one.constraint else [] for one in sequences]
+            if any(found):
+                for sequence, ids in zip(sequences, found, strict=True):
+                    sequence.tokens.extend(ids)
+            else:
+                found = await self._masked_step(sequences, sampling)
+            for sequence, ids in zip(sequences, found, strict=True):
+                if sequence.constraint:
+                    sequence.constraint.extend(ids)
+            done += max(map(len, found))
+            yield found
+
+    async def _masked_step(
+        self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]
+    ) -> list[list[int]]:
+        masks = np.stack([one.constraint.mask() if one.constraint else self._every for one in sequences])
+        while True:
+            try:
+                forward_first = await self._prepare(sequences, sampling)
+                self._device.write_masks(masks)
+                places = [(one.slot, one.length) for one in sequences]
+                for sequence, (slot, position) in zip(sequences, places, strict=True):
+                    await self._pages.reserve(slot, sequence.stored, position + 1)
+                found = await (await self._device.start_steps(places, 1, forward_first, sampling))
+                break
+            except self._recovery.errors as error:
+                self._recovery.note(error)
+        for sequence, ids in zip(sequences, found, strict=True):
+            self._append(sequence, ids)
+        return found
 
     async def _fill(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
@@ -208,7 +254,8 @@ class Decoder:
                     self._pages.rewind(one, one.length - 1)
         rows = [(one.tokens[-1], one.length - 1, one.slot) for one in sequences]
         heads = [one.head_adapter for one in sequences]
-        self._device.write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads))
+        masked = [one.constraint is not None for one in sequences]
+        self._device.write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads, masked))
         for one, rules in zip(sequences, sampling, strict=True):
             if rules.penalizes:
                 self._device.write_history(one.slot, ring_of(one.tokens))

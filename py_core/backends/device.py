@@ -63,6 +63,10 @@ class Device(Protocol):
 
     def write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
+    def write_masks(self, masks: np.ndarray) -> None:
+        """Write the masks of the state's rows: uint32 (rows, mask_words), a bit for each token that may follow."""
+        ...
+
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
         """Run the state's m rows, which bring a sequence to `length` tokens, and make the logits of the last rows.
 

@@ -19,7 +19,8 @@ STATE_HEADER = 16
 """Bytes before the rows: the number of rows, how many of the last ones need logits, and the linears' adapter."""
 
 ROW_BYTES = 64
-"""A row: token, position, slot, how the token after it is sampled, and the adapter at the head's input."""
+"""A row: token, position, slot, how the token after it is sampled, the adapter at the head's input, and if it has a
+mask."""
 
 GREEDY = SamplingParams()
 
@@ -27,18 +28,20 @@ GREEDY = SamplingParams()
 def state_bytes(
     rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
     logit_rows: int = 1, adapter: int = 0, head_adapters: int | Sequence[int] = 0,
+    masked: bool | Sequence[bool] = False,
 ) -> bytes:  # fmt: skip
     """Pack the state for rows of (token, position, slot), of which the last `logit_rows` get logits.
 
     `sampling` applies to every row, or has one entry for each. A step over several rows samples for each of them.
     `adapter`: the number of the set of LoRA matrices that all rows run with. `head_adapters`: the number of the adapter
-    at the head's input, of every row or of each; 0 for none.
+    at the head's input, of every row or of each; 0 for none. `masked`: True if only the tokens of a mask may follow.
     """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
     header[:3] = len(rows), logit_rows, adapter
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)
     table[:, :3] = rows
     table[:, 12] = head_adapters
+    table[:, 13] = masked
     # One entry for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
@@ -59,6 +62,11 @@ def adapter_of(state: bytes) -> int:
 def head_adapters_of(state: bytes) -> np.ndarray:
     """Return the numbers of the adapters at the head's input of a state's rows, 0 for none: uint32 (rows,)."""
     return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
+
+
+def has_masks(state: bytes) -> bool:
+    """Return True if a row of a state has a mask."""
+    return bool(np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 13 :: ROW_BYTES // 4].any())
 
 
 def rings_span(places: Sequence[tuple[int, int]]) -> tuple[int, int]:

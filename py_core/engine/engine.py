@@ -22,6 +22,8 @@ from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
+from py_core.grammar.constraint import Constraint
+from py_core.grammar.expressions import Grammar, GrammarError
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import PromptLookup
 from py_core.token_sequence import TokenSequence
@@ -85,6 +87,8 @@ class Engine:
         self.draft: Draft | None = None
         """A smaller model with the same vocabulary that also guesses (loading.py provides it); closed with the
         engine."""
+        self.constraint_of: Callable[[Grammar], Awaitable[Constraint]] | None = None
+        """Makes the constraint of an answer by `SamplingParams.grammar`; the application provides it."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -353,6 +357,13 @@ class Engine:
         if 0 < len(prompt) - sequence.length <= most:
             await self.prefill(sequence, prompt, Timings(), priority=Priority.BACKGROUND)
 
+    async def _constraint(self, sampling: SamplingParams) -> Constraint | None:
+        if sampling.grammar is None:
+            return None
+        if self.constraint_of is None:
+            raise GrammarError("This program has no kernel for grammars: leave the grammar out.")
+        return await self.constraint_of(sampling.grammar)
+
     async def generate(
         self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,
@@ -366,7 +377,8 @@ class Engine:
         begin = time.perf_counter()
         start = kept = sequence.length
         wanted = max_tokens
-        guesses = self.speculates and sequence.shares
+        constraint = sequence.constraint = await self._constraint(sampling)
+        guesses = self.speculates and sequence.shares and not constraint
         sequence.guesses = PromptLookup(sequence.tokens) if guesses else None
         sequence.draft = self.draft.follow(sequence) if guesses and self.draft else None
         timings.reason = "length"
@@ -395,6 +407,9 @@ class Engine:
                     yield ids
                 if timings.reason in ("end", "loop"):
                     break
+        if constraint:
+            sequence.constraint = None
+            constraint.close()
         if timings.reason in ("end", "loop"):
             # Drop the tokens that steps in flight sampled past the end.
             self.backend.truncate(sequence, kept)

@@ -77,6 +77,10 @@ class Tokenizer(Protocol):
         guarded: user-defined tokens that are treated like control tokens."""
         ...
 
+    def token_bytes(self, index: int) -> bytes:
+        """The bytes that a token stands for within a text."""
+        ...
+
     def decode_bytes(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> bytes:
         """The bytes that `ids` stand for. Raises ValueError for an id outside of the vocabulary.
 

@@ -126,6 +126,7 @@ def test_the_site_ships_the_kernels_without_their_sources(dist: Path, kernel_was
     shipped = {path.name: path.read_bytes() for path in (dist / "kernels").iterdir()}
     compiled = {f"kernels-{build}.wasm": kernel_wasm(build) for build in build_outputs.MODEL_BUILDS}
     compiled |= {"hnsw.wasm": kernels.hnsw_kernel_path(), "jinja.wasm": kernels.jinja_kernel_path()}
+    compiled["grammar.wasm"] = kernels.grammar_kernel_path()
     assert shipped == {name: path.read_bytes() for name, path in compiled.items()}
 
 

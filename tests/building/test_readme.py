@@ -53,7 +53,7 @@ def words_of_sonata(command: str) -> Iterator[list[str]]:
 def test_each_command_and_option_that_is_shown_exists() -> None:
     """Checking their output takes minutes."""
     shown = [words for command, _ in console_lines() for words in words_of_sonata(command)]
-    assert len(shown) == 15
+    assert len(shown) == 18
     for words in shown:
         result = sonata(*words, "--help")  # earlier options are parsed, and no command runs
         assert (result.returncode, "Usage: " in result.stdout) == (0, True), (words, result.stderr)

@@ -21,6 +21,7 @@ import { oneLearner } from '../learning/one_learner.js';
 import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
 import { TemplateCage } from '../tokenizers/template_cage.js';
+import { openGrammarKernel } from './grammar_kernel.js';
 import { tuningStore } from '../storage/tuning_store.js';
 import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
@@ -210,7 +211,7 @@ async function load({ model, backend, workers, precision, patience, context, mem
       device: executor ?? pool ?? undefined, stream, templates, on_progress: throttled(tellProgress, 'setup'), precision,
       tuning: autotune ? tuningStore : undefined, memory: machineMemory(),
       chosen_memory: memory ? Math.round(memory * 1e6) : undefined, context: context ?? undefined,
-      max_tokens: maxTokens ?? undefined, tiers, stem: stemOf(model),
+      max_tokens: maxTokens ?? undefined, tiers, stem: stemOf(model), open_grammar_kernel: openGrammarKernel,
     }));
     phase('model loaded');
     stream.drain();

@@ -32,7 +32,7 @@ typedef struct {
   u32 top_k;
   f32 top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   u32 penalty_window;
-  u32 head_adapter, unused[3];  // the adapter at the head's input, 0 for none
+  u32 head_adapter, masked, unused[2];  // the adapter at the head's input, 0 for none; 1 if only tokens of a mask follow
 } Row;
 typedef struct {
   u32 count, logit_rows, adapter, unused;  // adapter: the set of LoRA matrices that the rows run with, 0 for none

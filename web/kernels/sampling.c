@@ -52,12 +52,23 @@ static void penalize(f32 *logits, const Row *row, const u32 *history, u32 ring) 
   }
 }
 
-// Penalizes each token among a row's last penalty_window ones, once. a: as for argmax
+// Leaves only the tokens of a mask, which has a bit for each.
+static void keep_masked(f32 *logits, const u32 *mask, u32 vocab) {
+  for (u32 i = 0; i < vocab; i++) {
+    if (i % 32 == 0 && mask[i / 32] == 0xffffffffu) i += 31;
+    else if (!(mask[i / 32] >> i % 32 & 1)) logits[i] = -1e30f;
+  }
+}
+
+// Penalizes each token among a row's last penalty_window ones, once, and leaves only the tokens of its mask. a: as for
+// argmax, then weights, and the masks of the rows
 void penalties(const Op *op, State *state) {
   const u32 vocab = op->a[2], ring = op->a[3];
   for (u32 r = 0; r < state->count; r++) {
     const Row *row = &state->rows[r];
-    penalize((f32 *)at(op->a[0]) + r * vocab, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
+    f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
+    penalize(logits, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
+    if (row->masked) keep_masked(logits, (u32 *)at(op->a[5]) + r * ((vocab + 31) / 32), vocab);
   }
 }
 

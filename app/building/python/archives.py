@@ -38,7 +38,12 @@ NATIVE_ONLY = (
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
-    *("py_core/hnsw/wasmtime_kernel.py", "py_core/store/sqlite.py", "py_core/routing/embedder_onnx.py"),
+    *(
+        "py_core/grammar/wasmtime_kernel.py",
+        "py_core/hnsw/wasmtime_kernel.py",
+        "py_core/store/sqlite.py",
+        "py_core/routing/embedder_onnx.py",
+    ),
     "py_core/tokenizers/template_renderer_wasmtime.py",
     *("app/chat/history/views.py", "app/consolidation/views.py", "app/files/views.py", "app/lessons/views.py"),
     *("app/memory/views.py", "app/models/views.py"),
@@ -54,12 +59,17 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
+    *("py_core/grammar/", "py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
-and architectures of other models than the page's own. Bytecode is twice their size, and compiling the tools takes the
-page 0.3 s once."""
-COMPILED = "py_core/tools/__pycache__/first_look."
-"""Except the modules that look at each message."""
+architectures of other models than the page's own, grammars, and training, which pauses begin with. Bytecode is twice
+their size, and compiling the tools takes the page 0.3 s once."""
+COMPILED = (
+    "py_core/tools/__pycache__/first_look.",
+    "py_core/grammar/__pycache__/__init__.",
+    *("py_core/grammar/__pycache__/constraint.", "py_core/grammar/__pycache__/expressions."),
+)
+"""Except the modules that look at each message, or are there for each answer."""
 SOURCE_SUFFIXES = {".py", ".wgsl", ".toml", ".json", ".txt", ".jinja", ".safetensors"}
 NOT_RUN = (".a", ".c", ".h", ".md", ".pxd", ".pyi", ".pyx", ".rst", "/RECORD")
 """Files of a wheel that the page has no use for."""

@@ -52,7 +52,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.paging.tiers import Tier, TierPolicy, demoted
-from py_core.sampling import SamplingParams, sample
+from py_core.sampling import SamplingParams, masked, sample
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
@@ -148,12 +148,16 @@ class NumpyBackend:
                 return
             for sequence in sequences:
                 await self._run_pending(sequence)
-            found = [
-                [sample(self._state(sequence).logits[-1], sequence.tokens, sequence.length, rules)]
-                for sequence, rules in zip(sequences, sampling, strict=True)
-            ]
+            found = []
+            for sequence, rules in zip(sequences, sampling, strict=True):
+                logits = self._state(sequence).logits[-1]
+                if sequence.constraint:
+                    logits = masked(logits, sequence.constraint.mask())
+                found.append([sample(logits, sequence.tokens, sequence.length, rules)])
             for sequence, ids in zip(sequences, found, strict=True):
                 sequence.tokens.extend(ids)
+                if sequence.constraint:
+                    sequence.constraint.extend(ids)
             yield found
 
     async def logits(self, sequence: TokenSequence) -> np.ndarray:

@@ -47,6 +47,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
 from py_core.paging.page_table import head_room, kept_rows, pages_of
+from py_core.sampling import mask_words
 from py_core.training.gradient_ops import RopeGradient
 
 
@@ -93,6 +94,8 @@ class ProgramLowering:
         self._columns = max(1, MAX_LOGIT_ROWS * config.vocab_size // max_rows // BAND_ROWS) * BAND_ROWS
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
+        self.masks = take(MAX_LOGIT_ROWS * mask_words(config.vocab_size) * 4)
+        """A mask for each row of the state that needs logits: a bit for each token that may follow."""
         self._angles: dict[Rotation, int] = {}
         self.pages = KVPages(host, config, graph, mode, slots, self.arena, self.state)
         self._one_bytes = activation_bytes(widest, 1) + 64
@@ -455,7 +458,7 @@ class ProgramLowering:
         return Op(OpKind.QUANTIZE, arguments, barrier)
 
     def _sampler(self, kind: OpKind) -> Op:
-        arguments = (self.logits, self.history, self._config.vocab_size, RING, self._weights_of_tokens)
+        arguments = (self.logits, self.history, self._config.vocab_size, RING, self._weights_of_tokens, self.masks)
         return Op(kind, arguments, Barrier.NEVER)
 
     def _make(self, value: Value) -> int:

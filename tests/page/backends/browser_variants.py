@@ -196,6 +196,7 @@ def kernel_variants() -> list[KernelVariant]:
     add("rms_norm", {"reduce": "reduce_workgroup"}, **{**norm, "LANES": 256, "WORKGROUP": 256}, LOGITS=False, ADD=True)
     for name in ("argmax", "penalties", "sample"):
         add(name, {}, **vocabulary)
+    add("masks", {}, VOCAB=49152, WORDS=1536, WORKGROUP=64)
     add("head_mix", {}, False, K=576, VOCAB=49152, WORKGROUP=256)
     add("token_scores", {}, False, K=576, VOCAB=49152, CAP=30.0, WORKGROUP=256)
     for gelu, sigmoid in ((False, False), (True, False), (False, True)):

@@ -41,6 +41,7 @@ export const workerMessages = /** @type {Record<string, string>} */ ({
   'part.reader': 'Der Leser von Tatsachen',
   'part.embedder': 'Die Satzeinordnung',
   'part.index': 'Der Rechenkern des Index',
+  'part.grammars': 'Der Rechenkern der Grammatiken',
   'part.templates': 'Der Umsetzer der Gesprächsvorlagen',
   'embedder.stopped': 'Die Satzeinordnung hat angehalten. Lade die Seite neu.',
   'embedder.closed': 'Die Satzeinordnung wurde beendet.',

@@ -32,6 +32,7 @@ from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import PAGE, kept_rows
+from py_core.sampling import mask_words
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Buffers:
     state: Binding
     history: Binding
     logits: Binding
+    masks: Binding
 
 
 class PlanLowering:
@@ -155,6 +157,13 @@ class PlanLowering:
         b = self._buffers
         cost = Cost(fixed_bytes=4 * vocab)
         return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (m, 1, 1), cost)
+
+    def masks(self) -> Kernel:
+        """Return the kernel that leaves each row the tokens of its mask."""
+        words, b = mask_words(self._config.vocab_size), self._buffers
+        pipeline = self._builder.pipeline("masks", {}, VOCAB=self._config.vocab_size, WORDS=words, WORKGROUP=64)
+        cost = Cost(row_bytes=4 * words)
+        return Kernel("masks", pipeline, fixed((b.state, b.logits, b.masks)), lambda m: (-(-words // 64), m, 1), cost)
 
     def _logits(self, rows: str, single_row: bool) -> list[Kernel]:
         """Return the head over "one" or "few" of the rows of a pass."""

@@ -1,0 +1,84 @@
+"""`sonata generate` with the shape of an answer, and `sonata grammar test`. A tiny model, whose tokens are bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import assert_sentence, printed, sonata
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+MANY = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+CALENDAR = """root ::= day (", " day)?
+day ::= "Mon" | "Tue"  # of a short week
+"""
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "person.json"
+    path.write_text(json.dumps(SCHEMA))
+    return path
+
+
+def test_an_answer_has_the_shape_that_is_named(tiny: list[str], schema: Path, tmp_path: Path) -> None:
+    def said(*shape: str | Path) -> str:
+        return printed(sonata("generate", "hello", *tiny, "--temperature", "1", "--quiet", *shape)).rstrip("\n")
+
+    person = json.loads(said("--schema", schema))
+    assert isinstance(person["name"], str)
+    assert 0 <= person["age"] <= 99
+    (tmp_path / "week.gbnf").write_text(CALENDAR)
+    assert said("--grammar", tmp_path / "week.gbnf") in (
+        "Mon",
+        "Tue",
+        *(f"{a}, {b}" for a in ("Mon", "Tue") for b in ("Mon", "Tue")),
+    )
+    assert re.fullmatch("[a-f]{3}-[0-9]+x", said("--regex", "[a-f]{3}-[0-9]+x"))
+    assert said("--choice", "yes", "--choice", "no") in ("yes", "no")
+
+
+def test_an_answer_without_room_says_so(tiny: list[str], schema: Path) -> None:
+    result = sonata("generate", "hello", *tiny, "--schema", schema, "--max-tokens", "5", "--quiet")
+    assert result.stdout == '{"nam\n'
+    assert "give a larger --max-tokens" in result.stderr
+
+
+def test_what_cannot_be_kept_is_refused_with_its_path(tiny: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}))
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "#/properties/a/pattern", "not supported")
+    path.write_text("{")
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "The schema is not JSON")
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path, "--regex", "a"), "Give one shape")
+
+
+def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text('{ "age": 3, "name": "Ada" }')
+    bad.write_text('{"name": "Ada", "age": 300}')
+    result = sonata("grammar", "test", "--schema", schema, *tiny[:2], good, bad, "--json")
+    assert result.returncode == 1
+    told = json.loads(result.stdout)
+    assert [one["passes"] for one in told] == [True, False]
+    assert told[1]["characters"] == len('{"name":"Ada","age":30')
+    cases = tmp_path / "cases.jsonl"
+    tests = [{"valid": True, "data": {"name": "A", "age": 1}}, {"valid": False, "data": {"name": "A"}}]
+    rows = [
+        {"name": "person", "schema": SCHEMA, "tests": tests},
+        {"name": "odd", "schema": MANY, "tests": []},
+    ]
+    cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = json.loads(printed(sonata("grammar", "test", "--cases", cases, *tiny[:2], "--json")))
+    assert {name: report[name] for name in ("schemas", "refused", "handled", "wrong_accepted", "wrong_refused")} == {
+        "schemas": 2, "refused": 1, "handled": 1, "wrong_accepted": 0, "wrong_refused": 0,
+    }  # fmt: skip
+    assert report["names"]["refused"][0].startswith("odd: #/uniqueItems")

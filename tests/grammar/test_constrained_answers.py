@@ -1,0 +1,142 @@
+"""Answers that follow a grammar, on each backend: each is one of its texts. Tiny models, whose tokens are bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from app.building import kernels
+from py_core.backends.protocols import Backend
+from py_core.backends.wasm.host_wasmtime import WasmtimeHost
+from py_core.backends.webgpu.host_wgpu import WgpuHost
+from py_core.engine.engine import Engine, Timings
+from py_core.grammar.constraint import Constraint, Grammars
+from py_core.grammar.expressions import Choice, Grammar, GrammarError, Joined, Literal, Repeat
+from py_core.grammar.kernel import GrammarKernel
+from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
+from py_core.sampling import SamplingParams
+from tests.backends.backend_pairs import open_pair, prompt
+from tests.backends.dying_host import DeviceGoes, WorkersDie
+from tests.tiny.llama import TinyLlama
+from tests.tiny.models import ALL_BYTES
+
+DIGIT = Choice(tuple(Literal(b"%d" % digit) for digit in range(10)))
+WORD = Choice((Literal(b"north"), Literal(b"northwest"), Literal(b"south")))
+SHAPES = {
+    r"\d{3}-\d{1,2}": Joined((Repeat(DIGIT, 3, 3), Literal(b"-"), Repeat(DIGIT, 1, 2))),
+    r"(north|northwest|south)(, (north|northwest|south)){0,2}\.": Joined(
+        (WORD, Repeat(Joined((Literal(b", "), WORD)), 0, 2), Literal(b"."))
+    ),
+    "yes|no": Choice((Literal(b"yes"), Literal(b"no"))),
+}
+RULES = [
+    SamplingParams(), SamplingParams(temperature=1.0, seed=3), SamplingParams(temperature=1.5, top_k=40, seed=4),
+    SamplingParams(repetition_penalty=1.3),
+]  # fmt: skip
+END = 0
+
+
+@pytest.fixture(scope="session")
+def grammars() -> Grammars:
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens[END] = b""
+    tokens += [b""] * (ALL_BYTES - len(tokens))
+    kernel = GrammarKernel(WasmtimeGrammarHost(kernels.grammar_kernel_path()), tokens)
+    return Grammars(kernel, lambda text: list(text.encode()), [END])
+
+
+def written(folder: Path) -> Path:
+    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=400)
+    return tiny.write(folder / "tiny.gguf")
+
+
+@pytest.fixture(params=["numpy", "wasm", "webgpu"])
+async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Backend]:
+    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
+    pair = await open_pair(written(tmp_path), host)
+    pair.other.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
+    yield pair.numpy if request.param == "numpy" else pair.other
+    pair.other.close()
+
+
+def engine_of(backend: Backend, grammars: Grammars) -> Engine:
+    engine = Engine(backend, [END])
+
+    async def constraint(grammar: Grammar) -> Constraint:
+        return grammars.constraint(grammar)
+
+    engine.constraint_of = constraint
+    return engine
+
+
+async def answered(engine: Engine, number: int, sampling: SamplingParams, most: int = 60) -> tuple[str, str]:
+    """The text and the reason for its end."""
+    sequence, timings = engine.new_sequence(), Timings()
+    try:
+        await engine.prefill(sequence, prompt(20 + number), timings)
+        said = [token async for ids in engine.generate(sequence, most, sampling, timings) for token in ids]
+        return bytes(said).decode("latin-1"), timings.reason
+    finally:
+        engine.free(sequence)
+
+
+def shaped(pattern: str, rules: SamplingParams) -> SamplingParams:
+    return SamplingParams(**{**vars(rules), "grammar": Grammar({"root": SHAPES[pattern]})})
+
+
+async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backend, grammars: Grammars) -> None:
+    engine = engine_of(backend, grammars)
+    asked = [(pattern, rules) for pattern in SHAPES for rules in RULES]
+    alone = []
+    for number, (pattern, rules) in enumerate(asked):
+        text, reason = await answered(engine, number, shaped(pattern, rules))
+        assert re.fullmatch(pattern, text), (pattern, text)
+        assert reason == "end"
+        alone.append(text)
+    assert len(set(alone)) > len(SHAPES), "the model chooses"
+    # Eight at once, each with a grammar of its own or none.
+    free = asyncio.ensure_future(answered(engine, 40, SamplingParams(), 12))
+    together = await asyncio.gather(*(answered(engine, n, shaped(*one)) for n, one in enumerate(asked[:7])))
+    assert [text for text, _ in together] == alone[:7]
+    assert await free == await answered(engine, 40, SamplingParams(), 12)
+
+
+async def test_an_answer_without_room_ends_within_its_shape(backend: Backend, grammars: Grammars) -> None:
+    text, reason = await answered(engine_of(backend, grammars), 1, shaped(r"\d{3}-\d{1,2}", RULES[0]), 2)
+    assert (len(text), text.isdigit(), reason) == (2, True, "length")
+
+
+async def test_what_no_text_fits_is_refused(backend: Backend, grammars: Grammars) -> None:
+    engine = engine_of(backend, grammars)
+    with pytest.raises(GrammarError, match="No text fits"):
+        await answered(engine, 0, SamplingParams(grammar=Grammar({"root": Choice(())})))
+    engine.constraint_of = None
+    with pytest.raises(GrammarError, match="no kernel for grammars"):
+        await answered(engine, 0, shaped("yes|no", RULES[0]))
+
+
+@pytest.mark.parametrize("kind", ["workers", "device"])
+async def test_a_loss_in_the_middle_changes_no_answer(
+    kind: str, tmp_path: Path, grammars: Grammars, kernel_wasm: Callable[[], Path]
+) -> None:
+    host = DeviceGoes() if kind == "device" else WorkersDie(kernel_wasm())
+    pair = await open_pair(written(tmp_path), host)
+    engine, asked = engine_of(pair.other, grammars), list(zip(SHAPES, RULES, strict=False))
+
+    async def all_answers() -> list[str]:
+        told = await asyncio.gather(*(answered(engine, n, shaped(*one)) for n, one in enumerate(asked)))
+        return [text for text, _ in told]
+
+    expected = await all_answers()
+    host.lose(0)
+    await all_answers()
+    calls = host.calls
+    for place in range(3):
+        host.lose(1 + (2 * place + 1) * calls // 6)
+        assert await all_answers() == expected
+    assert host.lost == 3
+    pair.other.close()
