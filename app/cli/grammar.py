@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -25,9 +25,11 @@ from py_core.display import shown
 from py_core.formats.gguf import read_header
 from py_core.formats.source import open_source
 from py_core.grammar.expressions import Grammar, GrammarError
-from py_core.grammar.kernel import GrammarKernel, OpenGrammar
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.registry import tokenizer_from_gguf
+
+if TYPE_CHECKING:
+    from py_core.grammar.kernel import GrammarKernel, OpenGrammar
 
 grammar_app = typer.Typer(help="Schemas, grammars and regular expressions that answers can be made to follow.")
 
@@ -43,8 +45,8 @@ def grammar_of(
     schema: Path | None, grammar: Path | None, regex: str | None, choice: Sequence[str] | None = None
 ) -> Grammar | None:
     """As `shape_of`, with files."""
-    of_schema, of_grammar = (path and path.read_text("utf-8") for path in (schema, grammar))
-    return shape_of(of_schema or None, of_grammar or None, regex, choice or None)
+    of_schema, of_grammar = (None if path is None else path.read_text("utf-8") for path in (schema, grammar))
+    return shape_of(of_schema, of_grammar, regex, choice or None)
 
 
 @dataclass
@@ -94,21 +96,28 @@ def follow_instances(
 
     An instance of a schema is JSON: it is written compactly, with properties in the order of the schema.
     """
+    from py_core.grammar.kernel import GrammarKernel  # late: other commands begin sooner
+    from py_core.grammar.schema import canonical
+
     tokenizer = asyncio.run(_tokenizer(model))
     kernel = GrammarKernel(asyncio.run(native_grammar_host()), token_bytes(tokenizer))
     if cases is not None:
         report = _test_cases(kernel, tokenizer, cases)
-        _print(report, as_json, "Schemas")
+        _print(report, as_json)
         return
     made = grammar_of(schema, grammar, regex)
     if made is None or not instances:
         raise ValueError("Give --schema, --grammar or --regex and files to test, or --cases.")
     opened = kernel.open(made)
+    read_schema: Any = schema and json.loads(schema.read_text("utf-8"))
     told = []
     for path in instances:
         text = path.read_text("utf-8")
-        if schema is not None:
-            text = _written(json.loads(schema.read_text("utf-8")), json.loads(text))
+        if read_schema is not None:
+            try:
+                text = canonical(read_schema, json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path} is not JSON: {error}. An instance of a schema has to be.") from None
         found = follow(opened, tokenizer, text)
         told.append({"file": str(path), "passes": found.passes, "characters": found.done, "of": len(text)})
     if as_json:
@@ -133,21 +142,15 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _written(schema: Any, data: Any) -> str:
-    from py_core.grammar.schema import canonical
-
-    return canonical(schema, data)
-
-
 def _test_cases(kernel: GrammarKernel, tokenizer: Tokenizer, path: Path) -> dict[str, Any]:
+    from py_core.grammar.schema import canonical, schema_grammar
+
     counts: Counter[str] = Counter()
     compile_ms, mask_us, names = list[float](), list[float](), dict[str, list[str]]()
     for row in _rows(path):
         counts["schemas"] += 1
         begin = time.perf_counter()
         try:
-            from py_core.grammar.schema import schema_grammar
-
             opened = kernel.open(schema_grammar(row["schema"]))
         except GrammarError as error:
             counts["refused"] += 1
@@ -157,7 +160,7 @@ def _test_cases(kernel: GrammarKernel, tokenizer: Tokenizer, path: Path) -> dict
         wrong = False
         for one in row["tests"]:
             try:
-                found = follow(opened, tokenizer, _written(row["schema"], one["data"]))
+                found = follow(opened, tokenizer, canonical(row["schema"], one["data"]))
             except GrammarError:
                 counts["untested"] += 1
                 names.setdefault("untested", []).append(row["name"])
@@ -182,11 +185,11 @@ def _spread(values: Sequence[float], percents: dict[str, int]) -> dict[str, floa
     return {name: float(np.percentile(values or [0], percent)) for name, percent in percents.items()}
 
 
-def _print(report: dict[str, Any], as_json: bool, title: str) -> None:
+def _print(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(report))
         return
-    table = Table(title=title, show_header=False)
+    table = Table(title="Schemas", show_header=False)
     for name, value in report.items():
         if isinstance(value, dict) and name != "names":
             value = ", ".join(f"{part} {number:,.2f}" for part, number in value.items())

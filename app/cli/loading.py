@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -32,11 +32,13 @@ from py_core.engine.turns import Priority
 from py_core.fit import Need, Room, cost
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.source import open_source
-from py_core.grammar.kernel import KernelHost
 from py_core.loading import Model, load_model
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.tiers import TierPolicy
+
+if TYPE_CHECKING:
+    from py_core.grammar.kernel import KernelHost
 
 notes = console(stderr=True)
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from py_core.grammar.constraint import Constraint, Grammars
+from py_core.grammar.constraint import Constraint
 from py_core.grammar.expressions import Choice, Grammar, GrammarError, Literal
 from py_core.tokenizers.base import Tokenizer
 
 if TYPE_CHECKING:
-    from py_core.grammar.kernel import KernelHost
+    from py_core.grammar.kernel import GrammarKernel, KernelHost
 
 
 def token_bytes(tokenizer: Tokenizer, vocab_size: int = 0) -> list[bytes]:
@@ -27,41 +27,15 @@ class VocabularyGrammars:
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, host: Callable[[], Awaitable[KernelHost]]) -> None:
         self._tokenizer, self._vocab_size, self._host = tokenizer, vocab_size, host
-        self._grammars: Grammars | None = None
+        self._kernel: GrammarKernel | None = None
 
     async def constraint(self, grammar: Grammar) -> Constraint:
-        """As `Grammars.constraint`."""
-        if self._grammars is None:
+        """Raises GrammarError if no text fits the grammar, or it is too large."""
+        if self._kernel is None:
             from py_core.grammar.kernel import GrammarKernel  # late: few answers have a grammar
 
-            kernel = GrammarKernel(await self._host(), token_bytes(self._tokenizer, self._vocab_size))
-            self._grammars = Grammars(kernel, self._tokenizer.encode, self._tokenizer.eos_ids)
-        return self._grammars.constraint(grammar)
-
-
-def schema_of(text: str) -> Grammar:
-    """Return the grammar of a JSON Schema. Raises GrammarError."""
-    from py_core.grammar.schema import schema_grammar  # late: few answers have a schema
-
-    try:
-        schema = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise GrammarError(f"The schema is not JSON: {error}.") from None
-    return schema_grammar(schema)
-
-
-def gbnf_of(text: str) -> Grammar:
-    """Return the grammar of a text in GBNF. Raises GrammarError."""
-    from py_core.grammar.gbnf import gbnf_grammar
-
-    return gbnf_grammar(text)
-
-
-def regex_of(pattern: str) -> Grammar:
-    """Return the grammar of the texts that match a regular expression as a whole. Raises GrammarError."""
-    from py_core.grammar.regex import regex_expression
-
-    return Grammar({"root": regex_expression(pattern)})
+            self._kernel = GrammarKernel(await self._host(), token_bytes(self._tokenizer, self._vocab_size))
+        return Constraint(self._kernel.open(grammar), self._tokenizer.encode, self._tokenizer.eos_ids)
 
 
 def shape_of(
@@ -72,17 +46,25 @@ def shape_of(
     named = [one for one in (schema, grammar, regex, choice) if one is not None]
     if len(named) > 1:
         raise GrammarError("Give one shape: a schema, a grammar, a regular expression, or texts to choose from.")
+    # Imported late: few answers have a shape.
     if schema is not None:
-        return schema_of(schema)
+        from py_core.grammar.schema import schema_grammar
+
+        try:
+            read = json.loads(schema)
+        except (ValueError, RecursionError) as error:
+            raise GrammarError(f"The schema is not JSON: {error}.") from None
+        return schema_grammar(read)
     if grammar is not None:
-        return gbnf_of(grammar)
+        from py_core.grammar.gbnf import gbnf_grammar
+
+        return gbnf_grammar(grammar)
     if regex is not None:
-        return regex_of(regex)
-    return None if choice is None else choice_of(choice)
+        from py_core.grammar.regex import regex_expression
 
-
-def choice_of(texts: Sequence[str]) -> Grammar:
-    """Return the grammar of exactly these texts. Raises GrammarError if there are none, or one is empty."""
-    if not texts or not all(texts):
+        return Grammar({"root": regex_expression(regex)})
+    if choice is None:
+        return None
+    if not choice or not all(choice):
         raise GrammarError("Name at least one text to choose from, and none that is empty.")
-    return Grammar({"root": Choice(tuple(Literal(text.encode()) for text in texts))})
+    return Grammar({"root": Choice(tuple(Literal(text.encode()) for text in choice))})

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.protocols import Backend
 from py_core.engine.turns import DeviceTurn, Priority, Turns
+from py_core.grammar.expressions import GrammarError
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 
@@ -189,7 +190,8 @@ class SequenceGroup:
     def _fail(self, rows: list[Decoding], error: Exception) -> None:
         """Handle an error of shared steps. One sequence may have caused it, for example without room: each continues
         alone."""
-        alone = isinstance(error, BackendError) and not isinstance(error, DeviceLostError) and len(rows) > 1
+        is_of_one = isinstance(error, BackendError | GrammarError) and not isinstance(error, DeviceLostError)
+        alone = is_of_one and len(rows) > 1
         for one in rows:
             one.alone = True
             if not alone:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from py_core.grammar.expressions import Grammar
+from py_core.grammar.expressions import GrammarError
 
 if TYPE_CHECKING:  # few answers have a grammar
-    from py_core.grammar.kernel import GrammarKernel, OpenGrammar
+    from py_core.grammar.kernel import OpenGrammar
 
 Encode = Callable[[str], list[int]]
 """The tokens of a text."""
@@ -23,10 +23,13 @@ class Constraint:
         self._grammar, self._encode, self._end_tokens = grammar, encode, end_tokens
         self._states: list[int] = [grammar.begins]
         self._has_ended = False
+        self._error: GrammarError | None = None
 
     def mask(self) -> np.ndarray:
         """Return the tokens that may come next, the end tokens among them if the text may end: uint32 (tokens / 32,),
         the first token in the lowest bit. Raises GrammarError."""
+        if self._error:
+            raise self._error
         state = self._states[-1]
         mask = self._grammar.mask(state).copy()
         if self._grammar.may_end(state):
@@ -43,27 +46,21 @@ class Constraint:
         return self._encode(text.decode("utf-8", "ignore"))[:-1] if len(text) > 1 else []
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Note the text's next tokens. Raises ValueError if the grammar does not allow one."""
+        """Note the text's next tokens. Raises ValueError if the grammar does not allow one. If the grammar is too large
+        behind one, `mask` tells: by then other sequences have had their tokens of the same step."""
         for token in tokens:
             if token in self._end_tokens:
                 self._has_ended = True
                 self._states.append(self._states[-1])
                 continue
-            state = self._grammar.after_token(self._states[-1], token)
+            try:
+                state = self._grammar.after_token(self._states[-1], token)
+            except GrammarError as error:
+                self._error = error
+                return
             if state is None:
                 raise ValueError(f"The grammar does not allow token {token} here.")
             self._states.append(state)
 
     def close(self) -> None:
         self._grammar.close()
-
-
-class Grammars:
-    """Makes the constraints of a model's texts."""
-
-    def __init__(self, kernel: GrammarKernel, encode: Encode, end_tokens: Collection[int]) -> None:
-        self._kernel, self._encode, self._end_tokens = kernel, encode, end_tokens
-
-    def constraint(self, grammar: Grammar) -> Constraint:
-        """Raises GrammarError if no text fits the grammar, or it is too large."""
-        return Constraint(self._kernel.open(grammar), self._encode, self._end_tokens)

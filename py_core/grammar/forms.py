@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from py_core.grammar.characters import char_set
@@ -16,6 +16,7 @@ from py_core.grammar.expressions import (
     Expression,
     Joined,
     Literal,
+    Reference,
     Repeat,
 )
 
@@ -132,18 +133,20 @@ def _shortest(automaton: Automaton) -> int:
     return steps
 
 
-def nullable(expression: Expression) -> bool:
-    """True if the empty text is one of its texts; References are taken as not empty."""
+def nullable(expression: Expression, empty: Collection[str] = ()) -> bool:
+    """True if the empty text is one of its texts. empty: the rules of which it is one."""
+    if isinstance(expression, Reference):
+        return expression.name in empty
     if isinstance(expression, Chars):
         return expression.least == 0
     if isinstance(expression, Literal):
         return not expression.text
     if isinstance(expression, Joined):
-        return all(map(nullable, expression.items))
+        return all(nullable(item, empty) for item in expression.items)
     if isinstance(expression, Choice):
-        return any(map(nullable, expression.items))
+        return any(nullable(item, empty) for item in expression.items)
     if isinstance(expression, Repeat):
-        return expression.least == 0 or nullable(expression.item)
+        return expression.least == 0 or nullable(expression.item, empty)
     if isinstance(expression, CharAutomaton):
         expression = expression.automaton
     return isinstance(expression, Automaton) and 0 in expression.accepting

@@ -8,7 +8,6 @@ from __future__ import annotations
 from py_core.grammar.characters import char_set, complement
 from py_core.grammar.expressions import (
     ANY_CHAR,
-    EMPTY,
     Chars,
     Choice,
     Expression,
@@ -19,7 +18,7 @@ from py_core.grammar.expressions import (
     Reference,
     Repeat,
 )
-from py_core.grammar.forms import choice, joined, repeat
+from py_core.grammar.forms import choice, joined, nullable, repeat
 
 DEEPEST = 100
 """Groups inside of each other."""
@@ -232,17 +231,6 @@ def refuse_left_recursion(rules: dict[str, Expression]) -> None:
     """Raises GrammarError if a text of a rule can begin with a text of the same rule."""
     empty: set[str] = set()
 
-    def is_nullable(expression: Expression) -> bool:
-        if isinstance(expression, Reference):
-            return expression.name in empty
-        if isinstance(expression, Joined):
-            return all(map(is_nullable, expression.items))
-        if isinstance(expression, Choice):
-            return any(map(is_nullable, expression.items))
-        if isinstance(expression, Repeat):
-            return expression.least == 0 or is_nullable(expression.item)
-        return expression == EMPTY or (isinstance(expression, Chars) and expression.least == 0)
-
     def firsts(expression: Expression) -> set[str]:
         """The rules with which a text can begin."""
         if isinstance(expression, Reference):
@@ -254,12 +242,12 @@ def refuse_left_recursion(rules: dict[str, Expression]) -> None:
         found: set[str] = set()
         for item in expression.items if isinstance(expression, Joined) else ():
             found |= firsts(item)
-            if not is_nullable(item):
+            if not nullable(item, empty):
                 break
         return found
 
     while True:
-        more = {name for name, rule in rules.items() if name not in empty and is_nullable(rule)}
+        more = {name for name, rule in rules.items() if name not in empty and nullable(rule, empty)}
         if not more:
             break
         empty |= more

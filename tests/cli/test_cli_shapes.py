@@ -59,6 +59,8 @@ def test_what_cannot_be_kept_is_refused_with_its_path(tiny: list[str], tmp_path:
     path.write_text("{")
     assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "The schema is not JSON")
     assert_sentence(sonata("generate", "hello", *tiny, "--schema", path, "--regex", "a"), "Give one shape")
+    path.write_text("")
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "The schema is not JSON")
 
 
 def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp_path: Path) -> None:
@@ -70,6 +72,8 @@ def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp
     told = json.loads(result.stdout)
     assert [one["passes"] for one in told] == [True, False]
     assert told[1]["characters"] == len('{"name":"Ada","age":30')
+    good.write_text("name: Ada")
+    assert_sentence(sonata("grammar", "test", "--schema", schema, *tiny[:2], good), "good.json is not JSON")
     cases = tmp_path / "cases.jsonl"
     tests = [{"valid": True, "data": {"name": "A", "age": 1}}, {"valid": False, "data": {"name": "A"}}]
     rows = [

@@ -14,7 +14,7 @@ from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
-from py_core.grammar.constraint import Constraint, Grammars
+from py_core.grammar.constraint import Constraint
 from py_core.grammar.expressions import Choice, Grammar, GrammarError, Joined, Literal, Repeat
 from py_core.grammar.kernel import GrammarKernel
 from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
@@ -41,12 +41,11 @@ END = 0
 
 
 @pytest.fixture(scope="session")
-def grammars() -> Grammars:
+def kernel() -> GrammarKernel:
     tokens = [bytes([byte]) for byte in range(256)]
     tokens[END] = b""
     tokens += [b""] * (ALL_BYTES - len(tokens))
-    kernel = GrammarKernel(WasmtimeGrammarHost(kernels.grammar_kernel_path()), tokens)
-    return Grammars(kernel, lambda text: list(text.encode()), [END])
+    return GrammarKernel(WasmtimeGrammarHost(kernels.grammar_kernel_path()), tokens)
 
 
 def written(folder: Path) -> Path:
@@ -63,11 +62,11 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -
     pair.other.close()
 
 
-def engine_of(backend: Backend, grammars: Grammars) -> Engine:
+def engine_of(backend: Backend, kernel: GrammarKernel) -> Engine:
     engine = Engine(backend, [END])
 
     async def constraint(grammar: Grammar) -> Constraint:
-        return grammars.constraint(grammar)
+        return Constraint(kernel.open(grammar), lambda text: list(text.encode()), [END])
 
     engine.constraint_of = constraint
     return engine
@@ -88,8 +87,8 @@ def shaped(pattern: str, rules: SamplingParams) -> SamplingParams:
     return SamplingParams(**{**vars(rules), "grammar": Grammar({"root": SHAPES[pattern]})})
 
 
-async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backend, grammars: Grammars) -> None:
-    engine = engine_of(backend, grammars)
+async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backend, kernel: GrammarKernel) -> None:
+    engine = engine_of(backend, kernel)
     asked = [(pattern, rules) for pattern in SHAPES for rules in RULES]
     alone = []
     for number, (pattern, rules) in enumerate(asked):
@@ -105,13 +104,13 @@ async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backe
     assert await free == await answered(engine, 40, SamplingParams(), 12)
 
 
-async def test_an_answer_without_room_ends_within_its_shape(backend: Backend, grammars: Grammars) -> None:
-    text, reason = await answered(engine_of(backend, grammars), 1, shaped(r"\d{3}-\d{1,2}", RULES[0]), 2)
+async def test_an_answer_without_room_ends_within_its_shape(backend: Backend, kernel: GrammarKernel) -> None:
+    text, reason = await answered(engine_of(backend, kernel), 1, shaped(r"\d{3}-\d{1,2}", RULES[0]), 2)
     assert (len(text), text.isdigit(), reason) == (2, True, "length")
 
 
-async def test_what_no_text_fits_is_refused(backend: Backend, grammars: Grammars) -> None:
-    engine = engine_of(backend, grammars)
+async def test_what_no_text_fits_is_refused(backend: Backend, kernel: GrammarKernel) -> None:
+    engine = engine_of(backend, kernel)
     with pytest.raises(GrammarError, match="No text fits"):
         await answered(engine, 0, SamplingParams(grammar=Grammar({"root": Choice(())})))
     engine.constraint_of = None
@@ -121,11 +120,11 @@ async def test_what_no_text_fits_is_refused(backend: Backend, grammars: Grammars
 
 @pytest.mark.parametrize("kind", ["workers", "device"])
 async def test_a_loss_in_the_middle_changes_no_answer(
-    kind: str, tmp_path: Path, grammars: Grammars, kernel_wasm: Callable[[], Path]
+    kind: str, tmp_path: Path, kernel: GrammarKernel, kernel_wasm: Callable[[], Path]
 ) -> None:
     host = DeviceGoes() if kind == "device" else WorkersDie(kernel_wasm())
     pair = await open_pair(written(tmp_path), host)
-    engine, asked = engine_of(pair.other, grammars), list(zip(SHAPES, RULES, strict=False))
+    engine, asked = engine_of(pair.other, kernel), list(zip(SHAPES, RULES, strict=False))
 
     async def all_answers() -> list[str]:
         told = await asyncio.gather(*(answered(engine, n, shaped(*one)) for n, one in enumerate(asked)))
@@ -140,3 +139,18 @@ async def test_a_loss_in_the_middle_changes_no_answer(
         assert await all_answers() == expected
     assert host.lost == 3
     pair.other.close()
+
+
+async def test_a_grammar_that_grows_too_large_ends_its_own_answer_only(backend: Backend, kernel: GrammarKernel) -> None:
+    """Behind a few letters there are more ways to count than the kernel follows."""
+    engine, wild = engine_of(backend, kernel), DIGIT
+    for _ in range(3):
+        wild = Repeat(Choice((wild, Literal(b""))), 0, 100)
+    letters = Repeat(Choice((Literal(b"a"), Literal(b"b"))), 3, 3)
+    large = SamplingParams(grammar=Grammar({"root": Joined((letters, wild))}))
+    other = shaped(r"\d{3}-\d{1,2}", RULES[1])
+    alone = await answered(engine, 2, other)
+    beside = await asyncio.gather(answered(engine, 1, large), answered(engine, 2, other), return_exceptions=True)
+    assert isinstance(beside[0], GrammarError)
+    assert "make it simpler" in str(beside[0])
+    assert beside[1] == alone
