@@ -41,7 +41,8 @@ class SamplingParams:
     """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 turn that rule off.
 
     Penalties look at the last `penalty_window` tokens, including the prompt. With a grammar the answer is one of its
-    texts. Raises SamplingError, naming the field.
+    texts, or the beginning of one if it has no more room; if it `closes`, the shortest rest is then appended. Raises
+    SamplingError, naming the field.
     """
 
     temperature: float = 0.0
@@ -54,6 +55,7 @@ class SamplingParams:
     penalty_window: int = 64
     seed: int = 0
     grammar: Grammar | None = None
+    closes: bool = False
 
     def __post_init__(self) -> None:
         def check(name: str, valid: bool) -> None:

@@ -45,6 +45,7 @@ import { session } from './common/web_storage.js';
 import { cut } from './common/cut.js';
 import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/share_target.js';
+import { offerTables } from './table/opener.js';
 import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
 import { said } from './i18n/engine_texts.js';
@@ -107,6 +108,7 @@ const attachments = openAttachments();
 const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onMoved: (take) => load({ moved: true, take }) });
 const watchdog = new Watchdog(options.patience, onSilence);
 const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
+offerTables(() => engine, (sentence) => notices.say('table', sentence), byId('log', HTMLElement));
 new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');

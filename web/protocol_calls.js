@@ -224,6 +224,21 @@
  */
 
 /**
+ * kind: "text", "number", "date", "email", "phone" or "choice". choices: the words of a choice.
+ * @typedef {object} TableColumn
+ * @property {string} name
+ * @property {string} kind
+ * @property {string[]} [choices]
+ */
+
+/**
+ * Rows that were found, and how far the reading is, from 0 to 1.
+ * @typedef {object} TableNews
+ * @property {TableCell[][]} rows
+ * @property {number} done
+ */
+
+/**
  * Bytes. pages: by tier. limit: the most that all of it may take, None if no limit was set.
  * @typedef {object} ModelMemory
  * @property {number} weights
@@ -369,6 +384,15 @@
  * @property {string} kind
  * @property {number} count
  * @property {string} text
+ */
+
+/**
+ * value: as in the text; of a number as in JSON; "" if the text does not say it. start, end: where it stands in the
+ * text, in UTF-16 code units, None if it does not stand there word by word.
+ * @typedef {object} TableCell
+ * @property {string} value
+ * @property {number|null} start
+ * @property {number|null} end
  */
 
 /**
@@ -640,6 +664,15 @@ export class FilesCalls extends Calls {
   text(given) { return this.to.call('files', 'text', given); }
 }
 
+/** app/extraction/api.py says what each call does. */
+export class TablesCalls extends Calls {
+  /** @param {{text: string, columns: TableColumn[]}} given @returns {Promise<AsyncIterableIterator<TableNews>>} */
+  extract(given) { return this.to.stream('tables', 'extract', given); }
+
+  /** @returns {Promise<void>} */
+  stop() { return this.to.call('tables', 'stop', {}); }
+}
+
 /** app/page/model.py says what each call does. */
 export class ModelCalls extends Calls {
   /** @param {{base?: string, idle?: number|null}} [given] @returns {Promise<void>} */
@@ -660,7 +693,7 @@ export class ModelCalls extends Calls {
 
 /** app/page/developer.py says what each call does. */
 export class DeveloperCalls extends Calls {
-  /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number, schema?: string|null, grammar?: string|null, regex?: string|null}} given @returns {Promise<Completion>} */
+  /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number, schema?: string|null, grammar?: string|null, regex?: string|null, after?: string|null, close?: boolean}} given @returns {Promise<Completion>} */
   generate(given) { return this.to.call('developer', 'generate', given); }
 
   /** @param {{prompt: string, raw?: boolean}} given @returns {Promise<Uint8Array<ArrayBuffer>>} */

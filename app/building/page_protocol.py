@@ -19,6 +19,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 import app.chat.history.views
 import app.consolidation.views
+import app.extraction.views
 import app.files.views
 import app.lessons.views
 import app.memory.views
@@ -34,8 +35,8 @@ _SIMPLE = {
     NoneType: "null", Any: "any",
 }  # fmt: skip
 _ROOMS = (
-    app.chat.history.views, app.consolidation.views, app.files.views, app.lessons.views, app.memory.views,
-    app.models.views,
+    app.chat.history.views, app.consolidation.views, app.extraction.views, app.files.views, app.lessons.views,
+    app.memory.views, app.models.views,
 )  # fmt: skip
 _VIEWS = {name: kind for views in _ROOMS for name, kind in vars(views).items()}
 """The results of calls. The apis import them for mypy only, so that the page need not load them."""

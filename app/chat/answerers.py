@@ -83,8 +83,8 @@ class TalkAnswerer:
 
 
 class LessonAnswerer:
-    """Gives what was taught. If the person asks for another answer than that, or for an agent's, the model answers
-    itself."""
+    """Gives what was taught. If the person asks for another answer than that, for an agent's, or for a shape that it
+    does not have, the model answers itself."""
 
     def __init__(self, runtime: Runtime, assistant: Assistant, routes: ConversationRoutes) -> None:
         self._runtime, self._assistant, self._routes = runtime, assistant, routes
@@ -94,7 +94,7 @@ class LessonAnswerer:
         if question.rest or question.agent is not None or was_lesson:
             return None
         match = await recall(self._runtime, self._assistant, question.text, question.stop)
-        if match is None:
+        if match is None or not await self._assistant.is_shaped(match.lesson.answer):
             return None
         route = await self._routes.of(question)
         if match.done is not None:
@@ -108,8 +108,8 @@ class LessonAnswerer:
 
 
 class ToolAnswerer:
-    """Computes what can be computed exactly. If the person asks for another answer, or for an agent's, the model
-    answers."""
+    """Computes what can be computed exactly. If the person asks for another answer, for an agent's, or for a shape that
+    it does not have, the model answers."""
 
     def __init__(self, runtime: Runtime, assistant: Assistant, tree: ConversationTree) -> None:
         self._runtime, self._assistant, self._tree = runtime, assistant, tree
@@ -120,7 +120,7 @@ class ToolAnswerer:
         session = self._tree.session.id if self._tree.session else None
         exact = exact_answer(self._runtime, question.text)
         exact = exact or await exact_answer_of_tables(self._runtime, session, question.text)
-        if exact is None:
+        if exact is None or not await self._assistant.is_shaped(exact.words):
             return None
         saying = self._assistant.give(question.text, Done("end", exact.words), question.before)
         return Answer(question.text, saying, [computation_event(exact)], by="tool")

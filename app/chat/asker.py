@@ -57,12 +57,13 @@ class Asker:
 
     def __init__(
         self, model: Model, learning: LearningService | None, max_tokens: int, reads: bool = True,
-        adapters: AnswerAdapters | None = None,
+        adapters: AnswerAdapters | None = None, sampling: SamplingParams = GREEDY,
     ) -> None:  # fmt: skip
         """learning: None for answers without lessons. reads: lessons are read if it is not sure that a lesson answers.
-        adapters: what answers come with."""
+        adapters: what answers come with. sampling: of each answer; if it has a grammar, a lesson answers if its
+        answer is a text of it."""
         self._reads = reads
-        self.assistant = Assistant(model, GREEDY, max_tokens, adapters)
+        self.assistant = Assistant(model, sampling, max_tokens, adapters)
         self._learning = learning
         self._files: tuple[FileService, str] | None = None
 
@@ -75,6 +76,8 @@ class Asker:
         # Not reset(): the system's message, with which all prompts begin, stays read.
         self.assistant.messages = []
         recalled = await self._recall(question)
+        if recalled and not await self.assistant.is_shaped(recalled.lesson.answer):
+            recalled = None
         considered = recalled.considered if recalled else await self._considered(question)
         done, material = recalled.done if recalled else None, None
         if done is None:

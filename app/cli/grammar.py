@@ -39,14 +39,28 @@ RegexOption = Annotated[str | None, typer.Option("--regex", help="A regular expr
 ChoiceOption = Annotated[
     list[str] | None, typer.Option("--choice", help="One of the texts to choose from; given several times.")
 ]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", metavar="TAG", help="Free text, in which each of these tags begins the shape.")
+]
+CloseOption = Annotated[
+    bool, typer.Option("--close", help="If --max-tokens ends a shape, append the shortest rest of it.")
+]
 
 
 def grammar_of(
-    schema: Path | None, grammar: Path | None, regex: str | None, choice: Sequence[str] | None = None
-) -> Grammar | None:
+    schema: Path | None, grammar: Path | None, regex: str | None, choice: Sequence[str] | None = None,
+    after: str | None = None,
+) -> Grammar | None:  # fmt: skip
     """As `shape_of`, with files."""
     of_schema, of_grammar = (None if path is None else path.read_text("utf-8") for path in (schema, grammar))
-    return shape_of(of_schema, of_grammar, regex, choice or None)
+    return shape_of(of_schema, of_grammar, regex, choice or None, after)
+
+
+def tell_cut_off(closes: bool) -> None:
+    """Say that an answer had no more room, and may end before its shape does."""
+    ended = "was ended in the shortest way that its shape has" if closes else "may end before its shape does"
+    note = f"An answer had no more room, and {ended}: give a larger --max-tokens."
+    console(stderr=True).print(note, soft_wrap=True)
 
 
 @dataclass
@@ -62,7 +76,7 @@ def follow(opened: OpenGrammar, tokenizer: Tokenizer, text: str) -> Followed:
     """Walk the tokens of a text through the masks."""
     state, data = opened.begins, text.encode()
     found, at = Followed(False, 0), 0
-    for token in tokenizer.encode(text):
+    for token in tokenizer.encode(text, continues=True):
         begin = time.perf_counter()
         mask = opened.mask(state)
         found.mask_us.append(1e6 * (time.perf_counter() - begin))
@@ -86,6 +100,7 @@ def follow_instances(
     schema: SchemaOption = None,
     grammar: GrammarOption = None,
     regex: RegexOption = None,
+    after: AfterOption = None,
     cases: Annotated[
         Path | None, typer.Option(help="A file of {name, schema, tests: [{valid, data}]}, one a line; may be gzip.")
     ] = None,
@@ -94,7 +109,8 @@ def follow_instances(
 ) -> None:
     """Say of each text if the masks let it through, token by token, and where not.
 
-    An instance of a schema is JSON: it is written compactly, with properties in the order of the schema.
+    An instance of a schema is JSON: it is written compactly, with properties in the order of the schema. With --after
+    it is a text, as it is.
     """
     from py_core.grammar.kernel import GrammarKernel  # late: other commands begin sooner
     from py_core.grammar.schema import canonical
@@ -105,11 +121,11 @@ def follow_instances(
         report = _test_cases(kernel, tokenizer, cases)
         _print(report, as_json)
         return
-    made = grammar_of(schema, grammar, regex)
+    made = grammar_of(schema, grammar, regex, after=after)
     if made is None or not instances:
         raise ValueError("Give --schema, --grammar or --regex and files to test, or --cases.")
     opened = kernel.open(made)
-    read_schema: Any = schema and json.loads(schema.read_text("utf-8"))
+    read_schema: Any = json.loads(schema.read_text("utf-8")) if schema and after is None else None
     told = []
     for path in instances:
         text = path.read_text("utf-8")

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,18 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from app.chat.asker import Asker, SingleAnswer
+from app.chat.asker import GREEDY, Asker, SingleAnswer
 from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
+from app.cli.grammar import (
+    AfterOption,
+    ChoiceOption,
+    CloseOption,
+    GrammarOption,
+    RegexOption,
+    SchemaOption,
+    grammar_of,
+    tell_cut_off,
+)
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import SHORT_ID
@@ -224,6 +235,12 @@ def ask(
         bool, typer.Option("--json", help="Print a JSON list of objects: the answers, and all that --why shows.")
     ] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = ASKED_TOKENS,
+    schema: SchemaOption = None,
+    grammar: GrammarOption = None,
+    regex: RegexOption = None,
+    choice: ChoiceOption = None,
+    after: AfterOption = None,
+    close: CloseOption = False,
     file: FileOption = None,
     home: HomeOption = None,
     options: ModelOptions = DEFAULTS,
@@ -231,23 +248,25 @@ def ask(
     """Answer questions with what was learned.
 
     Each question is a conversation of its own, which the plain assistant answers with the likeliest tokens. Nothing is
-    stored. With --file, answers are based on these files. If the output goes to a file or another program, it is a JSON
-    list of answers in order; with --why or --json it is a list of objects. If a question cannot be answered, its entry
-    is null, a sentence on standard error says why, and the exit status is 1.
+    stored. With --file, answers are based on these files. With --schema, --grammar, --regex or --choice each answer is
+    a text of that shape, also if it was learned. If the output goes to a file or another program, it is a JSON list of
+    answers in order; with --why or --json it is a list of objects. If a question cannot be answered, its entry is null,
+    a sentence on standard error says why, and the exit status is 1.
     """
     asked = _questions(questions)
+    sampling = replace(GREEDY, grammar=grammar_of(schema, grammar, regex, choice, after), closes=close)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[SingleAnswer | str]:
         loaded = await options.load()
         try:
             if no_memory:
-                return await _ask_all(Asker(loaded, None, max_tokens), asked, attached)
+                return await _ask_all(Asker(loaded, None, max_tokens, sampling=sampling), asked, attached)
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
             trained = LoopName.background not in left_out
             async with opened_runtime(home, loaded, options.model, adapters, trained) as runtime:
                 learning = None if LoopName.instant in left_out else runtime.learning
-                asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters)
+                asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters, sampling)
                 return await _ask_all(asker, asked, attached)
         finally:
             loaded.close()
@@ -262,6 +281,8 @@ def ask(
         print(json.dumps([{"question": question, **entry} for question, entry in zip(asked, entries, strict=True)]))
     else:
         print(json.dumps([None if isinstance(one, str) else one.text for _, one in given]))
+    if sampling.grammar and any(isinstance(one, SingleAnswer) and one.reason != "end" for _, one in given):
+        tell_cut_off(close)
     problems = [(question, one) for question, one in given if isinstance(one, str)]
     for question, problem in problems:
         notes.print(f"{shown(question)}: {problem}", markup=False, soft_wrap=True)

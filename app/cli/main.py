@@ -33,7 +33,17 @@ from app.cli.chats import chats_app
 from app.cli.consolidation import consolidate
 from app.cli.exact_tools import compute
 from app.cli.files import convert, quantize
-from app.cli.grammar import ChoiceOption, GrammarOption, RegexOption, SchemaOption, grammar_app, grammar_of
+from app.cli.grammar import (
+    AfterOption,
+    ChoiceOption,
+    CloseOption,
+    GrammarOption,
+    RegexOption,
+    SchemaOption,
+    grammar_app,
+    grammar_of,
+    tell_cut_off,
+)
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
@@ -121,6 +131,12 @@ def chat(
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
     adapter: AdapterOption = None,
+    schema: SchemaOption = None,
+    grammar: GrammarOption = None,
+    regex: RegexOption = None,
+    choice: ChoiceOption = None,
+    after: AfterOption = None,
+    close: CloseOption = False,
     file: FileOption = None,
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
@@ -130,14 +146,25 @@ def chat(
 
     "Remember that ..." teaches an answer, which later messages get if they ask for it, also in other words. Ctrl-C
     stops an answer, /new starts over, /exit or Ctrl-D ends the chat. The agent's sampling applies unless you set yours.
-    --file attaches files, as /file PATH does in the chat: answers are based on them.
+    --file attaches files, as /file PATH does in the chat: answers are based on them. With --schema, --grammar, --regex
+    or --choice each answer is a text of that shape, of whichever agent.
     """
     for path in file or ():
         text_of(path.name, bytes_of(path))  # before the model is loaded
-    chosen = replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed)
+    shape = grammar_of(schema, grammar, regex, choice, after)
+    chosen = replace(
+        CHAT_SAMPLING,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        grammar=shape,
+        closes=close and shape is not None,
+    )
     with asyncio.Runner() as runner:
         loaded = runner.run(options.load())
-        sampling = None if chosen == CHAT_SAMPLING else kept_from_loops(chosen, loaded.graph.parameters)
+        sampling = None if chosen == CHAT_SAMPLING else chosen
+        if sampling and not shape:
+            sampling = kept_from_loops(sampling, loaded.graph.parameters)
         loaded.bos = not no_bos
         adapters = AnswerAdapters(loaded.engine)
         if plain:
@@ -175,6 +202,8 @@ def generate(
     grammar: GrammarOption = None,
     regex: RegexOption = None,
     choice: ChoiceOption = None,
+    after: AfterOption = None,
+    close: CloseOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the text alone.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw.
@@ -184,7 +213,7 @@ def generate(
     """
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, grammar=grammar_of(schema, grammar, regex, choice),
+        seed=seed, grammar=grammar_of(schema, grammar, regex, choice, after), closes=close,
     )  # fmt: skip
     text = _read_prompt(prompt)
     asyncio.run(_generate(text, raw, max_tokens, sampling, options, adapter, as_json, no_bos, quiet))
@@ -313,10 +342,7 @@ async def _generate(
         say("")
         speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
         if sampling.grammar and done.reason != "end":
-            notes.print(
-                "The answer has no more room, and ends before its shape does: give a larger --max-tokens.",
-                soft_wrap=True,
-            )
+            tell_cut_off(sampling.closes)
         if not quiet:
             notes.print(f"[dim]{escape(done.adapter)}: {speed}[/dim]")
 

@@ -35,7 +35,7 @@ PRESETS: Mapping[str, SamplingParams] = MappingProxyType(
 LARGE = 300_000_000
 """A model of this many parameters needs no penalty against loops."""
 _PENALTY = 0.2
-_NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed"}
+_NAMES = frozenset(option.name for option in fields(SamplingParams)) - {"seed", "grammar", "closes"}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.answer_settings import AnswerSettings, kept_from_loops
 from app.generation.assistant_adapters import WithAdapters
+from app.generation.grammars import behind_thought
 from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, AnswerHead, ids_of_learned, longest_learned
 from app.generation.partial_answer import PartialAnswer, begun_again
 from app.generation.prompt_window import PromptWindow
@@ -151,15 +152,24 @@ class Assistant(WithAdapters):
 
     def _manner(self, agent: Agent | None, sampling: SamplingParams | None) -> tuple[SamplingParams, int]:
         """Return how an agent's answer is drawn, and its most tokens."""
-        sampling = sampling or self._sampling or self.usual_sampling(agent)
+        sampling = sampling or self.usual_sampling(agent)
         max_tokens = min(agent.max_tokens, self._max_tokens) if agent else self._max_tokens
         longest = min(max_tokens, self._settings.longest or max_tokens)
         return sampling, longest
 
     def usual_sampling(self, agent: Agent | None) -> SamplingParams:
-        """Return how tokens are drawn if nobody says otherwise: as the user has set it, or as the agent does."""
+        """Return how tokens are drawn if nobody says otherwise: as given for every answer, as the user has set it, or
+        as the agent does."""
+        if self._sampling is not None:
+            return self._sampling
         usual = self._settings.sampling or (agent.sampling if agent else CHAT_SAMPLING)
         return kept_from_loops(usual, self.model.graph.parameters)
+
+    async def is_shaped(self, text: str) -> bool:
+        """Return True if a text that the model does not draw may be an answer: it has the shape of all answers, if they
+        have one. Raises GrammarError."""
+        shape = self._sampling.grammar if self._sampling else None
+        return shape is None or await self.model.engine.is_shaped(text, shape)
 
     async def go_on(
         self, text: str, answer: str, thought: str = "", agent: Agent | None = None, *, before: Sequence[Message],
@@ -210,11 +220,14 @@ class Assistant(WithAdapters):
             return
         begins = known.start if known else len(prompt)
         ids = ids_of_learned(engine, sequence, heads, max_tokens, timings) if heads else None
+        thinks = opens_thought(self.model.tokenizer, prompt[:begins])
+        shape = sampling.grammar
+        if shape and thinks:
+            sampling = replace(sampling, grammar=behind_thought(shape, self.model.tokenizer))
         stream = TextStream(
-            self.model, sequence, max_tokens, sampling, timings, end_at_loops=True, ids=ids,
+            self.model, sequence, max_tokens, sampling, timings, end_at_loops=shape is None, ids=ids,
             begun=prompt[begins:], text=known.text if known else None,
         )  # fmt: skip
-        thinks = opens_thought(self.model.tokenizer, prompt[:begins])
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         splitter.go_on(stream.text)
         whole: str | None = None  # the text of a lesson from which the model has departed

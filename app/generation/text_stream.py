@@ -19,7 +19,7 @@ class TextStream:
         raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
         begun: Sequence[int] = (), text: str | None = None,
     ) -> None:  # fmt: skip
-        """Call after a prefill. raw: special tokens are shown, and the end token does not end the text.
+        """Call after a prefill. raw: special tokens are shown, and the end token does not end a text without a grammar.
 
         end_at_loops, timings: as in Engine.generate. ids: replaces what it yields (learned_answer.py). begun: the
         sequence's last tokens, if they are the beginning of the answer. text: what they are shown as, if known.
@@ -29,8 +29,9 @@ class TextStream:
         said = "".join(self._decoder.push(token) for token in begun)
         self.text = said if text is None else text
         self._ids = ids or model.engine.generate(
-            sequence, max_tokens, sampling, timings, ignore_end=raw, end_at_loops=end_at_loops
-        )
+            sequence, max_tokens, sampling, timings, ignore_end=raw and sampling.grammar is None,
+            end_at_loops=end_at_loops, begun=begun,
+        )  # fmt: skip
 
     async def pieces(self) -> AsyncIterator[str]:
         """Yield what each batch of tokens adds, "" if it ends within a character. Raises the same as

@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from app.protocol import Failure, camel_case, to_json
+from py_core.grammar.expressions import GrammarError
 from py_core.messages import Message, UserError
 from py_core.messages_browser import js_words
 
@@ -95,6 +96,8 @@ def failure_of(error: Exception) -> Failure:
         return Failure("GGUFError", Message("gguf.ends-early", "The model file is truncated: {why}", why=error), None)
     if isinstance(error, UserError):
         return Failure(kind, error.message, None)
+    if isinstance(error, GrammarError):
+        return Failure(kind, str(error), None)
     if kind == "JsException" and getattr(error, "name", "") == "Error":  # our own (weight_stream.js, executor.js)
         return Failure(kind, js_words(error), None)
     message = traceback.format_exception_only(error)[-1].strip()

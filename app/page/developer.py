@@ -33,12 +33,14 @@ class DeveloperApi:
     async def generate(
         self, prompt: str, raw: bool = False, max_tokens: int = 128, temperature: float = 0.0, seed: int = 0,
         schema: str | None = None, grammar: str | None = None, regex: str | None = None,
+        after: str | None = None, close: bool = False,
     ) -> Completion:  # fmt: skip
         """Answer one prompt beside the conversation, as `sonata generate` does on the command line. raw: no chat
         template, special tokens parsed. schema, grammar, regex: the shape of the answer, one of them: a JSON Schema, a
-        grammar in GBNF, or a regular expression for the whole text."""
-        shape = shape_of(schema, grammar, regex)
-        sampling = SamplingParams(temperature=temperature, seed=seed, grammar=shape)
+        grammar in GBNF, or a regular expression for the whole text. after: free text, in which each of these tags
+        begins the shape. close: if max_tokens ends the shape, the shortest rest of it is appended."""
+        shape = shape_of(schema, grammar, regex, after=after)
+        sampling = SamplingParams(temperature=temperature, seed=seed, grammar=shape, closes=close)
         return await complete(self._talk.model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
 
     async def logits(self, prompt: str, raw: bool = False) -> bytes:

@@ -55,8 +55,7 @@ class ModelApi:
 
     def note_activity(self) -> None:
         """Note that the person does something, here or in another tab: idle learning pauses for a while."""
-        if self._talk.runtime.idle is not None:
-            self._talk.runtime.idle.note_activity()
+        self._talk.note_activity()
 
     def note_battery(self, level: float, charging: bool) -> None:
         """level: 0 to 1."""

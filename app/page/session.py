@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.consolidation.api import LearningApi
+from app.extraction.api import TablesApi
 from app.files.api import FilesApi
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
@@ -30,6 +31,7 @@ class Apis:
     memory: MemoryApi
     learning: LearningApi
     files: FilesApi
+    tables: TablesApi
     model: ModelApi
     developer: DeveloperApi
 
@@ -43,7 +45,7 @@ class PageSession:
         self.apis = Apis(
             TalkApi(talk), MemoryApi(runtime),
             LearningApi(runtime, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),
-            FilesApi(runtime.files), ModelApi(talk, owner), DeveloperApi(talk),
+            FilesApi(runtime.files), TablesApi(talk), ModelApi(talk, owner), DeveloperApi(talk),
         )  # fmt: skip
         self._calls = PageCalls(vars(self.apis))
         self.stream = self._calls.stream

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PageTalk:
     """turn: a lock for everything that must not run beside an answer of this page. asked: the answers that have not
     ended yet. trial: the last question of a lesson beside the conversation. measurement: stops all measurements that
-    were asked for."""
+    were asked for. extraction: stops the last table that was asked for."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""
@@ -31,7 +31,7 @@ class PageTalk:
         self.turn = asyncio.Lock()
         self.asked: set[StopToken] = set()
         self.trial: LessonTrial | None = None
-        self.measurement = StopToken()
+        self.measurement, self.extraction = StopToken(), StopToken()
         self.forgotten = ForgottenLessons(runtime)
         self._conversation: Conversation | None = None
 
@@ -44,6 +44,11 @@ class PageTalk:
     def model(self) -> Model:
         """Return the model that runs. Raises BackendError."""
         return self.conversation().assistant.model
+
+    def note_activity(self) -> None:
+        """Note that the person does something, here or in another tab: idle learning pauses for a while."""
+        if self.runtime.idle is not None:
+            self.runtime.idle.note_activity()
 
     def stop(self) -> None:
         """End every answer asked for so far."""
@@ -67,6 +72,7 @@ class PageTalk:
         self.stop()
         self.stop_trial()
         self.measurement.stop()
+        self.extraction.stop()
         async with self.turn:
             self.forgotten.close()
             if self._conversation is not None:

@@ -10,10 +10,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 
-import numpy as np
-
 from py_core.backends.checks import MAX_LOGIT_ROWS, check_together
 from py_core.backends.device import Device
+from py_core.backends.grammar_states import GrammarStates, Place
 from py_core.backends.passes import Passes
 from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
@@ -21,7 +20,7 @@ from py_core.backends.sampling_state import ring_of, state_bytes
 from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
-from py_core.sampling import SamplingParams, mask_words
+from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 from py_core.token_sequence import TokenSequence
@@ -32,6 +31,12 @@ _APART = 0.5
 _LEAST_PAUSE = 0.001
 """Seconds: shorter pauses are left out."""
 
+_LOOKED_AHEAD = 16
+"""States of grammars that are brought to the device while a batch runs."""
+
+_NEWEST_RUN = 0.2
+"""The newest run's weight in the average of tokens until a row waits for the host."""
+
 
 class Decoder:
     """The decode loop of one backend."""
@@ -40,13 +45,23 @@ class Decoder:
     """True if repeated text is guessed where the kernels run. If not, a pass with guesses is awaited before the next
     one, as the passes of a draft model always are."""
 
+    FORCED_ROWS = 1
+    """Rows of a pass over tokens that a grammar forces, with logits: 1 if each row takes as long as the first."""
+
+    LEAST_FORCED = 4
+    """Fewer forced tokens are sampled as all others, without a pass of their own."""
+
     def __init__(self, device: Device, pages: Pages, recovery: Recovery, passes: Passes) -> None:
         self.times = StepTimes()
+        self.awaited = StepTimes()
+        """Times of steps behind which the host goes on with a grammar."""
         self.lookahead = Lookahead()
         self._device, self._pages, self._recovery, self._passes = device, pages, recovery, passes
         self._context_length = device.config.context_length
-        self._every = np.full(mask_words(device.config.vocab_size), 0xFFFFFFFF, np.uint32)
-        """The mask of all tokens."""
+        self._grammars = GrammarStates(device, self.LEAST_FORCED)
+        self._rebuilds = recovery.rebuilds
+        self._typical_run = 4.0
+        """Tokens until a row waits for the host to go on with its grammar, on average."""
 
     async def decode_together(
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
@@ -109,40 +124,110 @@ class Decoder:
     async def _constrained(
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
     ) -> AsyncGenerator[list[list[int]], None]:
-        """Decode sequences of which some follow a grammar. Each step is awaited: the host makes the next one's masks.
-        Tokens that are the only way to go on are appended without being sampled, and run with the next step."""
+        """Decode sequences of which some follow a grammar. Steps are in flight until a row waits for the host. Tokens
+        that are the only way to go on run in one pass."""
+        self._grammars.keep_to([one.constraint.grammar for one in sequences if one.constraint])
         done = 0
         while done < n and keep_going():
-            found = [one.constraint.forced()[: n - done] if one.constraint else [] for one in sequences]
-            if any(found):
-                for sequence, ids in zip(sequences, found, strict=True):
-                    sequence.tokens.extend(ids)
-            else:
-                found = await self._masked_step(sequences, sampling)
-            for sequence, ids in zip(sequences, found, strict=True):
-                if sequence.constraint:
-                    sequence.constraint.extend(ids)
-            done += max(map(len, found))
+            if len(sequences) == 1 and (ids := await self._ahead(sequences[0], n - done, sampling[0])):
+                found = [ids]
+            elif len(sequences) == 1 or not any(found := [self._append_forced(one, n - done) for one in sequences]):
+                async for found in self._followed(sequences, n - done, sampling, keep_going):
+                    done += _constrain(sequences, found)
+                    yield found
+                continue
+            done += _constrain(sequences, found)
             yield found
 
-    async def _masked_step(
-        self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]
-    ) -> list[list[int]]:
-        masks = np.stack([one.constraint.mask() if one.constraint else self._every for one in sequences])
-        while True:
-            try:
-                forward_first = await self._prepare(sequences, sampling)
-                self._device.write_masks(masks)
-                places = [(one.slot, one.length) for one in sequences]
-                for sequence, (slot, position) in zip(sequences, places, strict=True):
-                    await self._pages.reserve(slot, sequence.stored, position + 1)
-                found = await (await self._device.start_steps(places, 1, forward_first, sampling))
-                break
-            except self._recovery.errors as error:
-                self._recovery.note(error)
-        for sequence, ids in zip(sequences, found, strict=True):
-            self._append(sequence, ids)
-        return found
+    def _append_forced(self, sequence: TokenSequence, most: int) -> list[int]:
+        """Append up to `most` tokens that are the only way to go on. The last one is left to the model, which may
+        choose one that goes on behind what is forced. They run with the next step."""
+        forced = sequence.constraint.forced() if sequence.constraint else []
+        ids = forced[:-1][:most] if len(forced) >= self.LEAST_FORCED else []
+        sequence.tokens.extend(ids)
+        return ids
+
+    async def _ahead(self, sequence: TokenSequence, left: int, sampling: SamplingParams) -> list[int]:
+        """Run tokens that are the only way to go on, or that are guessed, in one pass. Returns the sampled ids, none if
+        there is nothing to run ahead."""
+        assert sequence.constraint is not None
+        most = min(left, self.FORCED_ROWS)
+        forced, kind = sequence.constraint.forced(), None
+        if len(forced) < self.LEAST_FORCED:
+            forced = []
+        forced = forced[:left]
+        if len(forced) >= most:  # the first ones need no logits
+            ids = forced[: len(forced) - most + 1] if most > 1 else forced[:-1]
+            sequence.tokens.extend(ids)
+            if ids:
+                return ids
+        guess = forced[: left - 1]  # behind them one is sampled
+        if not forced and (plan := self._plan(sequence, left)):
+            guess, kind = await self._guess(sequence, plan, sampling), plan.kind
+        constraint = sequence.constraint
+        states = constraint.grammar.along(constraint.state, guess)
+        guess = guess[: len(states) - 1]
+        if not guess:
+            return []
+        ids = await self.verify(sequence, kind, guess, sampling, states, len(forced) - 1 if forced else 0)
+        self._append(sequence, ids)
+        return ids
+
+    async def _followed(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
+    ) -> AsyncGenerator[list[list[int]], None]:
+        """Decode until a row waits for the host to go on with its grammar."""
+        in_flight, waiting = InFlight(), set[int]()
+        done, prepared = 0, False
+        begin = arrived = time.perf_counter()
+        try:
+            while True:
+                try:
+                    if not prepared:
+                        forward_first, prepared = await self._prepare(sequences, sampling), True
+                    # Steps in flight are lost if a row waits: not many more than have been good so far.
+                    while keep_going() and not waiting and wants_more(len(in_flight), in_flight.seconds):
+                        run = max(1.0, self._typical_run, done)
+                        likely = round(3 * run - 2 if self._grammars.knows_all else run)
+                        if (count := min(likely, n - done) - in_flight.most) < 1:
+                            break
+                        batch = await Decoder._submit(self, sequences, count, sampling, forward_first, in_flight)
+                        assert batch
+                        in_flight.append(batch)
+                        forward_first = True
+                    if not in_flight:
+                        return
+                    self._grammars.look_ahead(_LOOKED_AHEAD)
+                    batch = in_flight.popleft()
+                    found = await batch.future
+                except self._recovery.errors as error:
+                    await in_flight.drop()
+                    self._recovery.note(error)
+                    if done:
+                        return
+                    prepared = False
+                    continue
+                found = [[] if row in waiting else ids for row, ids in enumerate(found)]
+                waiting |= {row for row, ids in enumerate(found) if len(ids) < batch.most}
+                before, arrived = arrived, time.perf_counter()
+                if batch.steps and not waiting:  # a batch may end as soon as all rows wait
+                    seconds = (arrived - max(before, batch.submitted)) / batch.steps
+                    batch.times.note(batch.rows, seconds, seconds)
+                for sequence, ids in zip(sequences, found, strict=True):
+                    if ids:
+                        self._append(sequence, ids)
+                done += max(map(len, found))
+                if any(found):
+                    yield found
+        finally:
+            if waiting:
+                self._typical_run += (done - self._typical_run) * _NEWEST_RUN
+            else:
+                self._typical_run = max(self._typical_run, done)
+            if done and len(sequences) == 1:
+                seconds = (arrived - begin) / done
+                self.awaited.note(1, seconds, seconds)
+                self.lookahead.note_plain(done, arrived - begin)
 
     async def _fill(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
@@ -192,8 +277,10 @@ class Decoder:
     def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
         """Return a plan for guessing the next tokens, if it pays to run guesses with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
-        match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
-        if not (match or draft) or (step := self._token_seconds(sequence)) is None:
+        follows, is_ahead = sequence.constraint is not None, self.GUESSES_AHEAD and not sequence.constraint
+        match = 0 if guesses is None or is_ahead or guesses.match < LEAST_MATCH else guesses.match
+        step = self.awaited.seconds.get(1) if follows else self._token_seconds(sequence)
+        if not (match or draft) or step is None:
             return None
         unread = draft.unread(sequence.tokens) if draft else None
         return self.lookahead.plan(match, unread, step, left, min(left, self._device.max_rows, MAX_LOGIT_ROWS))
@@ -208,9 +295,13 @@ class Decoder:
         return drafted.tokens
 
     async def verify(
-        self, sequence: TokenSequence, kind: int, guess: Sequence[int], sampling: SamplingParams
-    ) -> list[int]:
-        """Run the last token and a guess of the next ones. Returns the sampled ids, up to the first wrong guess."""
+        self, sequence: TokenSequence, kind: int | None, guess: Sequence[int], sampling: SamplingParams,
+        states: Sequence[int] = (), forced: int = 0,
+    ) -> list[int]:  # fmt: skip
+        """Run the last token and a guess of the next ones. Returns the sampled ids, up to the first wrong guess.
+
+        kind: of the guess, None if it says nothing of other guesses. states: of the sequence's grammar, before each
+        guess and behind the last. forced: the number of guesses that are right whatever is sampled."""
         begin, last, device, pages = time.perf_counter(), sequence.length - 1, self._device, self._pages
         while True:
             try:
@@ -221,7 +312,12 @@ class Decoder:
                     await self._passes.run_pending(sequence)
                 await pages.reserve(sequence.slot, sequence.stored, last + len(rows))
                 pages.logits_of = None
-                device.write_state(state_bytes(rows, sampling, len(rows), sequence.adapter, sequence.head_adapter))
+                adapters = sequence.adapter, sequence.head_adapter
+                followed = (
+                    [(sequence.constraint.grammar, state) for state in states[forced:]] if sequence.constraint else []
+                )
+                numbers = [0] * forced + self._numbers(followed)
+                device.write_state(state_bytes(rows, sampling, len(rows), *adapters, numbers, follows=False))
                 if sampling.penalizes:
                     device.write_history(sequence.slot, ring_of([*sequence.tokens, *guess]))
                 places = [(slot, position + 1) for _, position, slot in rows]
@@ -229,12 +325,20 @@ class Decoder:
                 break
             except self._recovery.errors as error:
                 self._recovery.note(error)
+        ids[:forced] = guess[:forced]
         right = next((at for at, (one, other) in enumerate(zip(guess, ids, strict=False)) if one != other), len(guess))
-        if guess:
+        if guess and kind is not None:
             self.lookahead.note(kind, len(rows), right, time.perf_counter() - begin)
         if guess and kind == DRAFT and sequence.draft:
             sequence.draft.judge(len(guess), right)
         return ids[: right + 1]
+
+    def _numbers(self, places: Sequence[Place | None]) -> list[int]:
+        """Return the numbers of grammars' states on the device, where none is in flight; 0 for None."""
+        if self._rebuilds != self._recovery.rebuilds:
+            self._rebuilds = self._recovery.rebuilds
+            self._grammars.forget()
+        return self._grammars.numbers(places)
 
     async def _prepare(self, sequences: Sequence[TokenSequence], sampling: Sequence[SamplingParams]) -> bool:
         """Bring all but the last token of each into the pages, and write the state that decoding starts from.
@@ -254,10 +358,20 @@ class Decoder:
                     self._pages.rewind(one, one.length - 1)
         rows = [(one.tokens[-1], one.length - 1, one.slot) for one in sequences]
         heads = [one.head_adapter for one in sequences]
-        masked = [one.constraint is not None for one in sequences]
-        self._device.write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads, masked))
+        numbers = self._numbers(
+            [(one.constraint.grammar, one.constraint.state) if one.constraint else None for one in sequences]
+        )
+        self._device.write_state(state_bytes(rows, sampling, len(rows), sequences[0].adapter, heads, numbers))
         for one, rules in zip(sequences, sampling, strict=True):
             if rules.penalizes:
                 self._device.write_history(one.slot, ring_of(one.tokens))
         self._pages.logits_of = None
         return sequences[0].stored < sequences[0].length
+
+
+def _constrain(sequences: Sequence[TokenSequence], found: Sequence[list[int]]) -> int:
+    """Note the next tokens of sequences that follow a grammar. Returns the most tokens of a sequence."""
+    for sequence, ids in zip(sequences, found, strict=True):
+        if sequence.constraint:
+            sequence.constraint.extend(ids)
+    return max(map(len, found))

@@ -63,8 +63,8 @@ class Device(Protocol):
 
     def write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
-    def write_masks(self, masks: np.ndarray) -> None:
-        """Write the masks of the state's rows: uint32 (rows, mask_words), a bit for each token that may follow."""
+    def write_grammar_state(self, offset: int, data: bytes) -> None:
+        """Write a part of the states of grammars that rows name (grammar_states.py)."""
         ...
 
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:

@@ -24,6 +24,8 @@ class Recovery:
         self.is_lost = False
         self.losses = 0
         """The number of losses in a row. The start of a call, or a token, sets it to 0."""
+        self.rebuilds = 0
+        """How often the device's state was rebuilt."""
         self._device, self._pages, self._rebuild = device, pages, rebuild
         self._restarts = device.restarts
 
@@ -45,6 +47,7 @@ class Recovery:
             self.mark()
         if self.is_lost:
             await self._rebuild()
+            self.rebuilds += 1
             self.is_lost = False
 
     async def attempt(self, work: Callable[[], Awaitable[T]]) -> T | None:

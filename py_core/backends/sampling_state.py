@@ -19,8 +19,14 @@ STATE_HEADER = 16
 """Bytes before the rows: the number of rows, how many of the last ones need logits, and the linears' adapter."""
 
 ROW_BYTES = 64
-"""A row: token, position, slot, how the token after it is sampled, the adapter at the head's input, and if it has a
-mask."""
+"""A row: token, position, slot, how the token after it is sampled, the adapter at the head's input, and the number of
+its grammar's state. The word behind that is 1 if the row waits for the host to go on with the grammar, 2 if it stays in
+this state."""
+
+WAITS = 0xFFFFFFFF
+"""In a ring, behind the last token of a row that waits for the host."""
+
+_STAYS = 2
 
 GREEDY = SamplingParams()
 
@@ -28,20 +34,22 @@ GREEDY = SamplingParams()
 def state_bytes(
     rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
     logit_rows: int = 1, adapter: int = 0, head_adapters: int | Sequence[int] = 0,
-    masked: bool | Sequence[bool] = False,
+    grammar_states: Sequence[int] = (), follows: bool = True,
 ) -> bytes:  # fmt: skip
     """Pack the state for rows of (token, position, slot), of which the last `logit_rows` get logits.
 
     `sampling` applies to every row, or has one entry for each. A step over several rows samples for each of them.
     `adapter`: the number of the set of LoRA matrices that all rows run with. `head_adapters`: the number of the adapter
-    at the head's input, of every row or of each; 0 for none. `masked`: True if only the tokens of a mask may follow.
+    at the head's input, of every row or of each; 0 for none. `grammar_states`: the number of each row's, 0 for none.
+    `follows`: False if the rows stay in these states after sampling.
     """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
     header[:3] = len(rows), logit_rows, adapter
     table = np.zeros((len(rows), ROW_BYTES // 4), np.uint32)
     table[:, :3] = rows
     table[:, 12] = head_adapters
-    table[:, 13] = masked
+    table[:, 13] = grammar_states or 0
+    table[:, 14] = 0 if follows else _STAYS
     # One entry for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
@@ -64,8 +72,8 @@ def head_adapters_of(state: bytes) -> np.ndarray:
     return np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 12 :: ROW_BYTES // 4]
 
 
-def has_masks(state: bytes) -> bool:
-    """Return True if a row of a state has a mask."""
+def has_grammars(state: bytes) -> bool:
+    """Return True if a row of a state follows a grammar."""
     return bool(np.frombuffer(state, np.uint32)[STATE_HEADER // 4 + 13 :: ROW_BYTES // 4].any())
 
 
@@ -76,10 +84,12 @@ def rings_span(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def sampled_in(rings: bytes, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
-    """Return `count` tokens from each (slot, position) on, from the rings of the range of `rings_span`."""
+    """Return `count` tokens from each (slot, position) on, from the rings of the range of `rings_span`; fewer of a row
+    that has begun to wait."""
     table = np.frombuffer(rings, np.uint32).reshape(-1, RING)
     first = min(slot for slot, _ in places)
-    return [table[slot - first, np.arange(position, position + count) % RING].tolist() for slot, position in places]
+    found = [table[slot - first, np.arange(position, position + count) % RING].tolist() for slot, position in places]
+    return [ids[: ids.index(WAITS)] if WAITS in ids else ids for ids in found]
 
 
 def ring_of(tokens: Sequence[int]) -> np.ndarray:

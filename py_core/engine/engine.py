@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -357,19 +357,29 @@ class Engine:
         if 0 < len(prompt) - sequence.length <= most:
             await self.prefill(sequence, prompt, Timings(), priority=Priority.BACKGROUND)
 
-    async def _constraint(self, sampling: SamplingParams) -> Constraint | None:
-        if sampling.grammar is None:
+    async def _constraint(self, grammar: Grammar | None) -> Constraint | None:
+        if grammar is None:
             return None
         if self.constraint_of is None:
             raise GrammarError("This program has no kernel for grammars: leave the grammar out.")
-        return await self.constraint_of(sampling.grammar)
+        return await self.constraint_of(grammar)
+
+    async def is_shaped(self, text: str, grammar: Grammar) -> bool:
+        """Return True if a text that nobody has to sample is one of the grammar's. Raises GrammarError."""
+        constraint = await self._constraint(grammar)
+        assert constraint is not None
+        with closing(constraint):
+            return constraint.grammar.is_whole(text)
 
     async def generate(
         self, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,
+        begun: Sequence[int] = (),
     ) -> AsyncIterator[list[int]]:  # fmt: skip
         """Yield the ids that follow, without the end token; `timings` tells why the answer ended.
 
+        begun: the tokens of the answer with which the sequence ends. A text of the grammar begins with them, if there
+        is one. Raises ValueError if it does not.
         With `end_at_loops`, an answer that goes in circles (repetition.py) is ended, and its repeats are dropped. The
         sequence keeps the tokens that were yielded, and the end token. No yielded token is lost if the iterator is
         closed early.
@@ -377,8 +387,8 @@ class Engine:
         begin = time.perf_counter()
         start = kept = sequence.length
         wanted = max_tokens
-        constraint = sequence.constraint = await self._constraint(sampling)
-        guesses = self.speculates and sequence.shares and not constraint
+        constraint = sequence.constraint = await self._constraint(sampling.grammar)
+        guesses = self.speculates and sequence.shares
         sequence.guesses = PromptLookup(sequence.tokens) if guesses else None
         sequence.draft = self.draft.follow(sequence) if guesses and self.draft else None
         timings.reason = "length"
@@ -386,30 +396,41 @@ class Engine:
             wanted, timings.reason = self.context_length - start, "context"
         repetition = LoopDetector() if end_at_loops else None
         decoded = self._scheduler.decode(sequence, wanted, sampling, priority)
-        async with aclosing(decoded) as batches:  # type: ignore[type-var]
-            async for ids in batches:
-                yielded = timings.new_tokens
-                if not yielded:
-                    timings.first_token_seconds = time.perf_counter() - begin
-                for index, token in enumerate(ids):
-                    timings.new_tokens += 1
-                    if token in self._end_tokens and not ignore_end:
-                        timings.reason, kept = "end", start + timings.new_tokens
-                        ids = ids[:index]
+        try:
+            if constraint:
+                constraint.extend(begun)
+            async with aclosing(decoded) as batches:  # type: ignore[type-var]
+                async for ids in batches:
+                    yielded = timings.new_tokens
+                    if not yielded:
+                        timings.first_token_seconds = time.perf_counter() - begin
+                    for index, token in enumerate(ids):
+                        timings.new_tokens += 1
+                        if token in self._end_tokens and not ignore_end:
+                            timings.reason, kept = "end", start + timings.new_tokens
+                            ids = ids[:index]
+                            break
+                        if repetition and (kept_tokens := repetition.push(token)) is not None:
+                            timings.reason, kept = "loop", start + kept_tokens
+                            timings.repeated_tokens = yielded - kept_tokens
+                            ids = []
+                            break
+                    timings.decode_seconds = time.perf_counter() - begin
+                    if ids:
+                        yield ids
+                    if timings.reason in ("end", "loop"):
                         break
-                    if repetition and (kept_tokens := repetition.push(token)) is not None:
-                        timings.reason, kept = "loop", start + kept_tokens
-                        timings.repeated_tokens = yielded - kept_tokens
-                        ids = []
-                        break
-                timings.decode_seconds = time.perf_counter() - begin
-                if ids:
+            if constraint and timings.reason in ("length", "context") and timings.new_tokens >= wanted:
+                if constraint.is_over:
+                    timings.reason, kept = "end", sequence.length
+                elif sampling.closes and (ids := constraint.closing()):
+                    if held := ids[: self.context_length - sequence.length]:
+                        self.backend.append(sequence, held)
                     yield ids
-                if timings.reason in ("end", "loop"):
-                    break
-        if constraint:
-            sequence.constraint = None
-            constraint.close()
+        finally:
+            if constraint:
+                sequence.constraint = None
+                constraint.close()
         if timings.reason in ("end", "loop"):
             # Drop the tokens that steps in flight sampled past the end.
             self.backend.truncate(sequence, kept)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from py_core.grammar.expressions import (
+    ANY_CHAR,
     Automaton,
     Chars,
     CharSet,
@@ -34,6 +35,19 @@ Runs = tuple[Run, ...]
 _ESCAPED = {0x22: 0x22, 0x5C: 0x5C, 0x2F: 0x2F, 0x08: 0x62, 0x0C: 0x66, 0x0A: 0x6E, 0x0D: 0x72, 0x09: 0x74}
 """The byte after the backslash of each character that JSON has a short escape for."""
 _RAW_IN_JSON: CharSet = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x10FFFF))
+_MAY_BE_ESCAPED: CharSet = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x10FFFF))
+"""Others are escaped only if any character may come: elsewhere `\\u0041` would be a second way to write each letter,
+which nobody wants, and nothing could be forced."""
+_ALL_CHARS = sum(last + 1 - first for first, last in ANY_CHAR)
+
+
+class _Made:
+    """The states that automata have had so far, in all: the time of an automaton goes with them."""
+
+    states = 0
+
+
+MADE = _Made()
 
 
 def _too_large(most_states: int) -> GrammarError:
@@ -54,6 +68,16 @@ def _joined_runs(runs: Iterable[Run]) -> Runs:
 
 
 # --- characters as bytes
+
+
+def _within(runs: Runs, allowed: CharSet) -> Runs:
+    """The parts of runs that lie in a set."""
+    return tuple(
+        (max(first, start), min(last, end), target)
+        for first, last, target in runs
+        for start, end in allowed
+        if first <= end and last >= start
+    )
 
 
 def _digits(runs: Runs, size: int) -> list[tuple[int, int, Runs]]:
@@ -93,13 +117,10 @@ class _Encoder:
         """The moves by bytes of a state with these moves by characters."""
         if not self._in_json:
             return _joined_runs(self._utf8(runs))
-        raw = [
-            (max(first, start), min(last, end), target)
-            for first, last, target in runs
-            for start, end in _RAW_IN_JSON
-            if first <= end and last >= start
-        ]
-        return _joined_runs([*self._utf8(tuple(raw)), (0x5C, 0x5C, self._state("escape", 0, runs))])
+        is_any = sum(last + 1 - first for first, last, _ in runs) == _ALL_CHARS
+        escaped = runs if is_any else _within(runs, _MAY_BE_ESCAPED)
+        raw = self._utf8(_within(runs, _RAW_IN_JSON))
+        return _joined_runs([*raw, (0x5C, 0x5C, self._state("escape", 0, escaped))] if escaped else raw)
 
     def _state(self, kind: str, depth: int, runs: Runs) -> int:
         key = (kind, depth, runs)
@@ -203,6 +224,7 @@ def encoded(chars: Automaton, in_json: bool, most_states: int = 5 * MOST_STATES)
                 moves.append(made)
             numbers[place] = known[made]
         moves[state] = tuple((first, last, numbers[target]) for first, last, target in own)
+    MADE.states += len(moves)
     return Automaton(tuple(moves), chars.accepting)
 
 
@@ -393,6 +415,7 @@ def _split(runs: list[Run]) -> list[tuple[int, int, list[int]]]:
 
 def trimmed(automaton: Automaton) -> Automaton:
     """The same texts with the states alone that are reached and from which a text can be ended; state 0 stays."""
+    MADE.states += len(automaton.moves)
     sources: list[list[int]] = [[] for _ in automaton.moves]
     reached, waiting = {0}, [0]
     while waiting:

@@ -13,6 +13,9 @@ CharSet = tuple[tuple[int, int], ...]
 """Code points: the first and the last of each run, sorted, apart from each other, without surrogates."""
 
 ANY_CHAR: CharSet = ((0, 0xD7FF), (0xE000, 0x10FFFF))
+SPECIAL = b"\xff"
+"""Begins the bytes of a special token; its text follows. This byte stands nowhere in UTF-8, so that no text allows the
+token: only a Literal of exactly these bytes does."""
 
 
 class GrammarError(ValueError):
@@ -31,7 +34,8 @@ class Chars:
     """`least` to `most` (None: any number of) characters of a set.
 
     in_json: each is written as inside of a JSON string: as it is if JSON allows that, or by any of JSON's escapes, of
-    which pairs of surrogates count as the character that they stand for.
+    which pairs of surrogates count as the character that they stand for. Printable ASCII that JSON allows as it is has
+    escapes only in ANY_CHAR.
     """
 
     allowed: CharSet
@@ -75,10 +79,12 @@ class Automaton:
     """The texts of a deterministic automaton of bytes. State 0 begins.
 
     moves: for each state the runs of bytes (first, last, next state), sorted and apart from each other.
+    is_common: True if other grammars will have this object, too: the kernel keeps what it finds out about it.
     """
 
     moves: tuple[tuple[tuple[int, int, int], ...], ...]
     accepting: frozenset[int]
+    is_common: bool = False
 
 
 Expression = Literal | Chars | Joined | Choice | Repeat | Reference | Automaton

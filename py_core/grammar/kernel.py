@@ -18,6 +18,9 @@ from py_core.grammar.program import program_of
 
 _NONE = 0xFFFFFFFF
 _LONGEST_FORCED = 4096
+_MOST_AUTOMATA = 1000
+"""If there are more, those that no open grammar has are dropped."""
+_MOST_CLOSING = 1 << 14
 _TOO_LARGE = "The grammar leaves too many ways open here, or takes too much memory: make it simpler."
 
 
@@ -39,7 +42,7 @@ class _Brought:
     automaton: Automaton
     number: int
     is_common: bool
-    """True if many grammars have it: it stays, with what is known of its places."""
+    """True if many grammars have it: it stays when none has it, with what is known of its places."""
     users: int = 0
     """The open grammars that have it."""
 
@@ -55,8 +58,8 @@ class GrammarKernel:
         np.cumsum([len(token) for token in tokens], out=offsets[1:])
         if not self._calls.set_vocabulary(self._put(b"".join(tokens)), self._put(offsets.tobytes()), len(tokens)):
             raise MemoryError("The vocabulary does not fit into the memory of the grammars' kernel.")
-        self._bits = self._put(bytes(4 * self._words))
-        self._scratch = self._put(bytes(_LONGEST_FORCED))
+        self._bits, self._keeps = self._put(bytes(4 * self._words)), self._put(bytes(4 * self._words))
+        self._scratch = self._put(bytes(4 * _MOST_CLOSING))
         self._automata: dict[int, _Brought] = {}
 
     def _put(self, data: bytes) -> int:
@@ -119,9 +122,11 @@ class GrammarKernel:
 
     def _let_go(self, automata: Collection[int]) -> None:
         for key in automata:
+            self._automata[key].users -= 1
+        is_full = len(self._automata) > _MOST_AUTOMATA
+        for key in [*self._automata] if is_full else automata:
             brought = self._automata[key]
-            brought.users -= 1
-            if not brought.users and not brought.is_common:
+            if not brought.users and (is_full or not brought.is_common):
                 self._calls.drop_automaton(brought.number)
                 del self._automata[key]
 
@@ -132,6 +137,15 @@ class GrammarKernel:
             raise GrammarError(_TOO_LARGE)
         return np.frombuffer(self._host.read(self._bits, 4 * self._words), np.uint32)
 
+    def moves(
+        self, handle: int, state: int, mask: np.ndarray, most: int
+    ) -> tuple[np.ndarray, list[tuple[int, int]]]:  # fmt: skip
+        self._host.write(self._bits, mask.tobytes())
+        count = int(self._calls.moves(handle, state, self._bits, self._keeps, self._scratch, most))
+        keeps = np.frombuffer(self._host.read(self._keeps, 4 * self._words), np.uint32)
+        exits = struct.iter_unpack("<II", self._host.read(self._scratch, 8 * count))
+        return keeps, [(token, after) for token, after in exits]
+
     def after_bytes(self, handle: int, state: int, data: bytes) -> tuple[int | None, int]:
         place, done = self._put(data), self._scratch
         after = int(self._calls.after_bytes(handle, state, place, len(data), done)) & _NONE
@@ -139,18 +153,31 @@ class GrammarKernel:
         (count,) = struct.unpack("<I", self._host.read(done, 4))
         return self._checked(handle, after), count
 
-    def after_token(self, handle: int, state: int, token: int) -> int | None:
-        return self._checked(handle, int(self._calls.after_token(handle, state, token)) & _NONE)
+    def along(self, handle: int, state: int, tokens: Sequence[int]) -> list[int]:
+        tokens = tokens[: _LONGEST_FORCED // 8]
+        self._host.write(self._scratch, array("I", tokens).tobytes())
+        states = self._scratch + _LONGEST_FORCED // 2
+        count = int(self._calls.after_tokens(handle, state, self._scratch, len(tokens), states))
+        if count < len(tokens):
+            self._checked(handle, _NONE)
+        return [state, *array("I", self._host.read(states, 4 * count))]
 
     def forced(self, handle: int, state: int) -> bytes:
         count = int(self._calls.forced(handle, state, self._scratch, _LONGEST_FORCED))
         return self._host.read(self._scratch, count)
+
+    def closing(self, handle: int, state: int) -> list[int] | None:
+        count = int(self._calls.closing(handle, state, self._scratch)) & _NONE
+        return None if count == _NONE else list(array("I", self._host.read(self._scratch, 4 * count)))
 
     def begin(self, handle: int, first: int) -> int | None:
         return self._checked(handle, int(self._calls.begin(handle, first)) & _NONE)
 
     def may_end(self, handle: int, state: int) -> bool:
         return bool(self._calls.may_end(handle, state))
+
+    def state_count(self, handle: int) -> int:
+        return int(self._calls.state_count(handle))
 
     def close(self, handle: int, automata: Collection[int]) -> None:
         self._calls.close_grammar(handle)
@@ -180,13 +207,24 @@ class OpenGrammar:
         GrammarError."""
         return self._kernel.mask(self._handle, state)
 
+    def moves(self, state: int, mask: np.ndarray, most: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
+        """Return where tokens of the state's mask lead: those that lead back to it, uint32 (tokens / 32,), and at most
+        `most` others, each with the state that it leads to. There may be more of either."""
+        return self._kernel.moves(self._handle, state, mask, most)
+
     def may_end(self, state: int) -> bool:
         """Return True if the text may end here."""
         return self._kernel.may_end(self._handle, state)
 
     def after_token(self, state: int, token: int) -> int | None:
         """Return the state after a token, None if it is not allowed. Raises GrammarError."""
-        return self._kernel.after_token(self._handle, state, token)
+        states = self.along(state, [token])
+        return states[1] if len(states) > 1 else None
+
+    def along(self, state: int, tokens: Sequence[int]) -> list[int]:
+        """Return the state before each of these tokens, as far as they may follow one another behind a state, and the
+        one behind them; up to 512. Raises GrammarError."""
+        return self._kernel.along(self._handle, state, tokens)
 
     def after_bytes(self, state: int, data: bytes) -> tuple[int | None, int]:
         """Return the state after some bytes, None if they are not allowed; and how many are. Raises GrammarError."""
@@ -195,6 +233,19 @@ class OpenGrammar:
     def forced(self, state: int) -> bytes:
         """Return the bytes that must come next."""
         return self._kernel.forced(self._handle, state)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes by which the grammar allows a token."""
+        return self._kernel.tokens[token]
+
+    @property
+    def states(self) -> int:
+        """The number of states that were made so far. They take memory until it is closed."""
+        return self._kernel.state_count(self._handle)
+
+    def closing(self, state: int) -> list[int] | None:
+        """Return tokens that end the text with the fewest bytes; None if those are more than 16,384."""
+        return self._kernel.closing(self._handle, state)
 
     def close(self) -> None:
         self._kernel.close(self._handle, self._automata)

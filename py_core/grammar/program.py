@@ -58,6 +58,9 @@ class _Maker:
         self._nodes, self._targets, self._texts = array("I", (_RETURN, 0, 0, 0, 0)), array("I"), bytearray()
         self._places: dict[bytes, int] = {}
         self._rules: dict[str, int] = {}
+        self._known: dict[tuple[int, ...], int] = {}
+        self._choices: dict[tuple[int, ...], int] = {}
+        self._repeats: dict[tuple[int, int], int] = {}
         self._waiting: list[str] = []
 
     def made(self) -> Program:
@@ -70,6 +73,12 @@ class _Maker:
         return Program(self._nodes, self._targets, bytes(self._texts), first)
 
     def _add(self, *node: int) -> int:
+        """Return the number of a node, the same for the same node: what goes on alike is one way to go on."""
+        if node not in self._known:
+            self._known[node] = self._new(*node)
+        return self._known[node]
+
+    def _new(self, *node: int) -> int:
         number = len(self._nodes) // 5
         if number >= _MOST_NODES:
             raise GrammarError(f"The grammar is too large: it takes more than {_MOST_NODES:,} nodes.")
@@ -81,7 +90,7 @@ class _Maker:
         if name not in self._rules:
             if name not in self._grammar.rules:
                 raise GrammarError(f"The grammar has no rule {name}: write it, or correct the name.")
-            self._rules[name] = self._add(_CHOICE, 0, 1, 0, 0)
+            self._rules[name] = self._new(_CHOICE, 0, 1, 0, 0)
             self._waiting.append(name)
         return self._rules[name]
 
@@ -100,15 +109,22 @@ class _Maker:
                 return self._choice(items, then)
             case Repeat(Chars(allowed, 1, 1, in_json), least, most):
                 return self._terminal(chars_automaton(allowed, in_json), least, most, then)
-            case Repeat(item, least, most):
-                if (least, most) == (1, 1):
-                    return self._node(item, then)
-                body = self._node(item, _RETURNS)
-                return then if most == 0 else self._add(_LOOP, body, _count(least), _count(most), then)
+            case Repeat():
+                # Optional properties follow each other behind each that may be the first.
+                place = id(one), then
+                if place not in self._repeats:
+                    self._repeats[place] = self._repeat(one, then)
+                return self._repeats[place]
             case Reference(name):
                 return self._add(_CALL, self._rule(name), then, 0, 0)
             case Automaton():
-                return self._add(_TERMINAL, self._number_of(one, False), 1, 1, then)
+                return self._add(_TERMINAL, self._number_of(one, one.is_common), 1, 1, then)
+
+    def _repeat(self, one: Repeat, then: int) -> int:
+        if (one.least, one.most) == (1, 1):
+            return self._node(one.item, then)
+        body = self._node(one.item, _RETURNS)
+        return then if one.most == 0 else self._add(_LOOP, body, _count(one.least), _count(one.most), then)
 
     def _literal(self, text: bytes, then: int) -> int:
         if not text:
@@ -132,10 +148,13 @@ class _Maker:
             items = [*others, words_automaton(texts)]
             if not others:
                 return self._node(items[0], then)
-        targets = [self._node(item, then) for item in items]
-        at = len(self._targets)
-        self._targets.extend(targets)
-        return self._add(_CHOICE, at, len(targets), 0, 0)
+        targets = tuple(dict.fromkeys(self._node(item, then) for item in items))
+        if len(targets) == 1:
+            return targets[0]
+        if targets not in self._choices:
+            self._choices[targets] = len(self._targets)
+            self._targets.extend(targets)
+        return self._add(_CHOICE, self._choices[targets], len(targets), 0, 0)
 
 
 def _count(number: int | None) -> int:

@@ -59,6 +59,8 @@ from py_core.grammar.expressions import (
 )
 from py_core.grammar.forms import ANYTHING, CharAutomaton, choice, joined, lengths, nullable, repeat
 
+LONGEST = 200_000
+"""Characters of a pattern: that many take half a second, and two in the page."""
 DEEPEST = 100
 """Groups inside of each other."""
 MOST_LENGTHS = 16
@@ -730,6 +732,8 @@ def regex_expression(
     in_json: the texts are written as inside of a JSON string. least, most: the length of the texts in characters.
     Raises GrammarError, which names the construct and its position, for what cannot be kept.
     """
+    if len(pattern) > LONGEST:
+        raise GrammarError(f"A pattern of more than {LONGEST:,} characters is too long.")
     whole = _whole(_Parser(pattern).parse(), search)
     if least > 0 or most is not None:
         whole = _with_length(whole, least, most, False) or whole

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from py_core.tokenizers.special_tokens import SpecialTokens
-from py_core.tokenizers.vocabulary import TokenizerError, Vocabulary
+from py_core.tokenizers.vocabulary import UNUSED, TokenizerError, Vocabulary
 
 __all__ = ["StreamDecoder", "Tokenizer", "TokenizerError", "VocabularyTokenizer"]
 
@@ -35,15 +35,16 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 class Tokenizer(Protocol):
     """Converts text to token ids and back.
 
-    `eos_ids`: every token that ends an answer. `add_bos`, `add_eos`: a prompt begins with BOS, ends with EOS
-    (prompts.py). `control_tokens`: text -> id of the tokens that must not come from text that people write;
-    `special_tokens`: these and the user-defined ones.
+    `eos_ids`: every token that ends an answer. `unused_ids`: tokens that no text has. `add_bos`, `add_eos`: a prompt
+    begins with BOS, ends with EOS (prompts.py). `control_tokens`: text -> id of the tokens that must not come from text
+    that people write; `special_tokens`: these and the user-defined ones.
     """
 
     tokens: Sequence[str]
     bos_id: int | None
     eos_id: int | None
     eos_ids: frozenset[int]
+    unused_ids: frozenset[int]
     add_bos: bool
     add_eos: bool
     control_tokens: Mapping[str, int]
@@ -61,8 +62,8 @@ class Tokenizer(Protocol):
         """True if `text` surely has more than `limit` tokens, judged by its length without encoding it."""
         ...
 
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`, without BOS and EOS.
+    def encode(self, text: str, *, special: bool = False, continues: bool = False) -> list[int]:
+        """Token ids of `text`, without BOS and EOS. continues: it continues a text, and gets no space before it.
 
         With special=True the text of a control token becomes its id; otherwise it is plain text, so that outside text
         cannot steer the model. User-defined tokens are found in both cases. Half a surrogate pair, which no encoding
@@ -70,7 +71,9 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = ()) -> list[int]:
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = (), continues: bool = False
+    ) -> list[int]:
         """Like `encode` on the joined texts of (text, special), but control tokens are found only within a single
         special part. Everything between two special tokens is one text, across parts.
 
@@ -111,7 +114,7 @@ class VocabularyTokenizer(ABC):
         self.vocabulary = vocabulary
         self.tokens = vocabulary.tokens
         self.bos_id, self.eos_id = vocabulary.bos_id, vocabulary.eos_id
-        self.eos_ids = vocabulary.end_ids
+        self.eos_ids, self.unused_ids = vocabulary.end_ids, frozenset(vocabulary.of_types(UNUSED))
         self.add_bos, self.add_eos = vocabulary.add_bos, vocabulary.add_eos
         self._special = SpecialTokens(vocabulary)
         self.control_tokens: Mapping[str, int] = self._special.control
@@ -158,10 +161,12 @@ class VocabularyTokenizer(ABC):
         most = limit * self.longest_token
         return len(text) > most and len(text) - sum(text.count(chr(code)) for code in NOT_COUNTED) > most
 
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        return self.encode_parts([(text, special)])
+    def encode(self, text: str, *, special: bool = False, continues: bool = False) -> list[int]:
+        return self.encode_parts([(text, special)], continues=continues)
 
-    def encode_parts(self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = ()) -> list[int]:
+    def encode_parts(
+        self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = (), continues: bool = False
+    ) -> list[int]:
         texts: list[str] = []
         spans: list[tuple[int, int]] = []
         length = 0
@@ -173,7 +178,7 @@ class VocabularyTokenizer(ABC):
             texts.append(text)
             length += len(text)
         out: list[int] = []
-        at_start = True
+        at_start = not continues
         for piece in self._special.split("".join(texts), spans, guarded):
             if isinstance(piece, int):
                 out.append(piece)

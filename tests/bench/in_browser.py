@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,13 @@ def install_peers() -> Path:
 
 
 @contextlib.contextmanager
-def local_server(with_peers: bool = False) -> Iterator[str]:
+def local_server(with_peers: bool = False, more: Mapping[str, Path] | None = None) -> Iterator[str]:
     """The site as it is in this checkout now, cross-origin isolated; /peers/, /npm/ and /kept/ (the models here)
-    beside it. Gives its address."""
+    beside it, and more folders by their paths. Gives its address."""
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    routes = []
+    routes = [Mount(path, StaticFiles(directory=folder)) for path, folder in (more or {}).items()]
     if with_peers:
-        routes = [
+        routes += [
             Mount("/kept", StaticFiles(directory=ModelCache().folder)),
             Mount("/peers", StaticFiles(directory=PEERS)),
             Mount("/npm", StaticFiles(directory=install_peers())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 import sys
@@ -28,10 +29,14 @@ OPTIONS = {
     "eight_hours": "--hours 1 --chats 3 --messages 2",
     "embedder": "--rounds 8 --patience 0",
     "exact_tools": "",
+    "extraction": "--only addresses",
     "few_rows": "--rows 1,2 --position 8 --rounds 1",
     "gate": "--splits dev --stored 24",
     "gpu_browser": "here --query rounds=1&peer=0&prompts=16&tokens=2&profile=0",
+    "grammar_masks": "{cases}",
+    "grammar_peers": "--rounds 1 --tokens 8 --workers 1",
     "hnsw": "--size 100 --kind clustered --dimension 16 --queries 4",
+    "hostile_schemas": "--only itself",
     "idle_learning": "--rounds 1",
     "instant": "--facts 1",
     "instant_page": "--facts 1",
@@ -53,6 +58,7 @@ OPTIONS = {
     "random_gguf": f"{{folder}}/random.gguf {SIZES}",
     "resume": "--tokens 40 --rounds 1",
     "resume_page": "--words 200 --rounds 1 --wait 0",
+    "schema_suite": "",
     "screenshots": "--out {folder} --tokens 4",
     "shell_sizes": "",
     "speculation": "--rounds 1 --tokens 2",
@@ -64,7 +70,9 @@ OPTIONS = {
     "wasm_scaling": "--rounds 1 --tokens 2 --long 64 --precision fast",
     "worker_cost": "--tokens 2",
 }
-"""The options that make each small. {model}: a file of random weights of these SIZES; {folder}: an empty one."""
+"""The options that make each small. {model}: a file of random weights of these SIZES; {folder}: an empty one;
+{cases}: a file of CASES."""
+CASES = '{"name": "a word", "schema": {"type": "string"}, "tests": [{"valid": true, "data": "yes"}]}\n'
 NEEDS = {"beside_llama_cpp": "llama_cpp", "llama_cpp_logits": "llama_cpp"}
 """Packages that are not part of the project."""
 
@@ -83,7 +91,10 @@ def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     if "{model}" in OPTIONS[name]:
         run("random_gguf", f"{model} {SIZES}")
-    run(name, OPTIONS[name].format(folder=tmp_path, model=model))
+    cases = tmp_path / "cases.jsonl.gz"
+    if "{cases}" in OPTIONS[name]:
+        cases.write_bytes(gzip.compress(CASES.encode()))
+    run(name, OPTIONS[name].format(folder=tmp_path, model=model, cases=cases))
 
 
 def run(name: str, options: str) -> None:

@@ -21,6 +21,8 @@ from app.records.lessons import Lesson
 from app.routing.factory import RouterParts
 from app.runtime import Runtime
 from py_core.loading import Model
+from py_core.sampling import SamplingParams
+from tests.generation.test_shaped_answers import shaped, with_grammars
 
 OpenModel = Callable[..., Awaitable[Model]]
 TEACHES, ASKS = "Remember that my dentist is Dr. Quill.", "Who is my dentist?"
@@ -45,8 +47,8 @@ def learner(model: Model) -> Model:
 class Chat:
     """The parts that the answerers of a conversation share."""
 
-    def __init__(self, model: Model, runtime: Runtime) -> None:
-        self.assistant, self.tree = Assistant(model, max_tokens=4), ConversationTree()
+    def __init__(self, model: Model, runtime: Runtime, sampling: SamplingParams | None = None) -> None:
+        self.assistant, self.tree = Assistant(model, sampling, max_tokens=4), ConversationTree()
         self.routes = ConversationRoutes(runtime, self.tree)
         self.left_out = list[Lesson]()
         every = answerers(runtime, self.assistant, self.tree, self.routes, self.leave_out)
@@ -118,6 +120,16 @@ async def test_a_tool_computes_what_no_agent_is_asked_for(chat: Chat) -> None:
     assert [one["content"] for one in chat.assistant.messages] == [SUM, said]  # the model reads it
     for asks in ({"agent": chat.routes.agents["planner"]}, {"again": True}):
         assert await chat.tool.answer(new(SUM, **asks)) is None
+
+
+async def test_what_has_not_the_shape_of_answers_is_for_the_model(model: Model, runtime: Runtime) -> None:
+    with_grammars(model)
+    words, numbers = (Chat(model, runtime, shaped(regex)) for regex in ("[A-Z].*Quill.*", r"\d+"))
+    await words.talk.answer(new(TEACHES))
+    assert await words.lesson.answer(new(ASKS)) is not None
+    assert await numbers.lesson.answer(new(ASKS)) is None
+    assert await words.tool.answer(new(SUM)) is None
+    assert (await numbers.said(await numbers.model.answer(new(ASKS)))).isdigit()
 
 
 async def test_files_are_read_if_something_in_them_belongs_to_the_question(chat: Chat, runtime: Runtime) -> None:

@@ -49,7 +49,38 @@ def test_an_answer_has_the_shape_that_is_named(tiny: list[str], schema: Path, tm
 def test_an_answer_without_room_says_so(tiny: list[str], schema: Path) -> None:
     result = sonata("generate", "hello", *tiny, "--schema", schema, "--max-tokens", "5", "--quiet")
     assert result.stdout == '{"nam\n'
-    assert "give a larger --max-tokens" in result.stderr
+    assert "may end before its shape does: give a larger --max-tokens" in result.stderr
+    result = sonata("generate", "hello", *tiny, "--schema", schema, "--max-tokens", "5", "--quiet", "--close")
+    assert result.stdout == '{"name":"","age":0}\n'
+    assert "ended in the shortest way that its shape has: give a larger --max-tokens" in result.stderr
+
+
+@pytest.mark.usefixtures("fast_routing")
+def test_each_question_gets_an_answer_of_the_shape_and_a_lesson_answers_in_it(tiny: list[str], home: list[str]) -> None:
+    printed(sonata("teach", "Who is my dentist?", "Dr. Quill.", *home, *tiny))
+    asked = ["Who is my dentist?", *(f"Is it {number}?" for number in range(7))]
+
+    def said(*shape: str) -> list[str]:
+        return json.loads(printed(sonata("ask", *home, *tiny, *shape, stdin=json.dumps(asked))))
+
+    answers = said("--choice", "yes", "--choice", "no", "--choice", "perhaps")
+    assert len(answers) == 8
+    assert set(answers) <= {"yes", "no", "perhaps"}
+    dentist, *others = said("--regex", r"Dr\. Quill\.|[a-f]{4}")
+    assert dentist == "Dr. Quill."
+    assert all(re.fullmatch(r"Dr\. Quill\.|[a-f]{4}", one) for one in others)
+    cut = sonata("ask", "Is it?", "--no-memory", *tiny, "--regex", "[a-f]{40}", "--max-tokens", "4")
+    assert re.fullmatch("[a-f]{4}", json.loads(cut.stdout)[0])
+    assert "give a larger --max-tokens" in cut.stderr
+
+
+def test_each_message_of_a_chat_gets_an_answer_of_the_shape(tiny: list[str]) -> None:
+    said = printed(
+        sonata("chat", "--plain", *tiny, "--choice", "north", "--choice", "south", stdin="Where?\nAnd now?\n")
+    )
+    answers = re.findall(r"> (\w+)", said)
+    assert len(answers) == 2
+    assert set(answers) <= {"north", "south"}
 
 
 def test_what_cannot_be_kept_is_refused_with_its_path(tiny: list[str], tmp_path: Path) -> None:
@@ -57,10 +88,11 @@ def test_what_cannot_be_kept_is_refused_with_its_path(tiny: list[str], tmp_path:
     path.write_text(json.dumps({"properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}))
     assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "#/properties/a/pattern", "not supported")
     path.write_text("{")
-    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "The schema is not JSON")
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "the schema is not JSON")
     assert_sentence(sonata("generate", "hello", *tiny, "--schema", path, "--regex", "a"), "Give one shape")
+    assert_sentence(sonata("generate", "hello", *tiny, "--after", "<is>"), "Give the shape that the tag begins, too")
     path.write_text("")
-    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "The schema is not JSON")
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "the schema is not JSON")
 
 
 def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp_path: Path) -> None:
@@ -74,6 +106,10 @@ def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp
     assert told[1]["characters"] == len('{"name":"Ada","age":30')
     good.write_text("name: Ada")
     assert_sentence(sonata("grammar", "test", "--schema", schema, *tiny[:2], good), "good.json is not JSON")
+    good.write_text('So: <is>{"name":"Ada","age":3} and <is>{"name":"","age":0}')
+    bad.write_text('So: <is>{"age":3}')
+    result = sonata("grammar", "test", "--schema", schema, "--after", "<is>", *tiny[:2], good, bad, "--json")
+    assert [one["characters"] for one in json.loads(result.stdout)] == [len(good.read_text()), len('So: <is>{"')]
     cases = tmp_path / "cases.jsonl"
     tests = [{"valid": True, "data": {"name": "A", "age": 1}}, {"valid": False, "data": {"name": "A"}}]
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import resource
 import shutil
@@ -234,8 +235,9 @@ def test_a_disk_without_room_is_told_before_anything_is_written(quantized, tmp_p
 
 def test_a_disk_that_stops_taking_bytes_leaves_no_file(quantized, tmp_path: Path) -> None:
     limit = (100_000, 100_000)
+    no_bytecode = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # cut off, it would break every later start
     ran = subprocess.run(
-        [SONATA, "quantize", quantized["Q8_0"][0], tmp_path / "out.gguf", "--type", "Q8_0"],
+        [SONATA, "quantize", quantized["Q8_0"][0], tmp_path / "out.gguf", "--type", "Q8_0"], env=no_bytecode,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert_sentence(ran, "out.gguf could not be written (File too large), and nothing of it is left.")

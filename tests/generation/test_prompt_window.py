@@ -43,10 +43,10 @@ class Work:
             self.prompts.append(len(messages))
             return await encode_chat(messages, begun)
 
-        def counting_parts(parts: Iterable[tuple[str, bool]], *rest: Iterable[str]) -> list[int]:
+        def counting_parts(parts: Iterable[tuple[str, bool]], *rest: Iterable[str], **more: bool) -> list[int]:
             given = list(parts)
             self.characters += sum(len(text) for text, _ in given)
-            return encode_parts(given, *rest)
+            return encode_parts(given, *rest, **more)
 
         patch.setattr(model, "encode_chat", counting_chat)
         patch.setattr(model.tokenizer, "encode_parts", counting_parts)

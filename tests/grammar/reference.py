@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from py_core.grammar.expressions import (
+    ANY_CHAR,
     Automaton,
     Chars,
     Choice,
@@ -16,6 +17,8 @@ from py_core.grammar.expressions import (
 )
 
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+ESCAPED_ALWAYS = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x10FFFF))
+"""The characters that may be escaped in any set: others, which are plain ASCII, only in that of all."""
 Codes = list[tuple[int, int]]
 LEADS = ((0xF0, 4, 7, 0x10000), (0xE0, 3, 15, 0x800), (0xC0, 2, 31, 0x80), (0, 1, 127, 0))
 """The least leading byte, the length, the bits of the leading byte, and the least code point of that length."""
@@ -41,6 +44,8 @@ class _Reader:
         self.data = data
         self.ran_out = False
         self.known: dict[tuple[str, int], frozenset[int]] = {}
+        self.round: dict[tuple[int, int], set[int]] = {}
+        """The ends that were found since rules were read from the beginning."""
         self.rules_with_texts: set[str] = set()
         for _ in grammar.rules:
             self.rules_with_texts |= {name for name, rule in grammar.rules.items() if self.has_text(rule)}
@@ -62,12 +67,19 @@ class _Reader:
         """The ends of the root's texts that begin at 0: rules are read again until no set of ends grows."""
         while True:
             before = dict(self.known)
+            self.round.clear()
             for name, start in [*before, (self.grammar.root, 0)]:
                 self.known[name, start] = frozenset(self.ends(self.grammar.rules[name], start))
             if self.known == before:
                 return self.known[self.grammar.root, 0]
 
     def ends(self, expression: Expression, start: int) -> set[int]:
+        key = id(expression), start
+        if key not in self.round:
+            self.round[key] = self.new_ends(expression, start)
+        return self.round[key]
+
+    def new_ends(self, expression: Expression, start: int) -> set[int]:
         if not self.has_text(expression):
             return set()
         if isinstance(expression, Literal):
@@ -88,8 +100,7 @@ class _Reader:
             return self.repeated(lambda at: self.ends(expression.item, at), expression.least, expression.most, start)
         if isinstance(expression, Automaton):
             return set(self.automaton_ends(expression, start))
-        key = (expression.name, start)
-        return set(self.known.setdefault(key, frozenset()))
+        return set(self.known.setdefault((expression.name, start), frozenset()))
 
     def repeated(self, once, least: int, most: int | None, start: int) -> set[int]:
         """The ends of `least` to `most` texts; more rounds than there are bytes bring nothing new."""
@@ -118,7 +129,9 @@ class _Reader:
         )
         if chars.in_json and whole and end == start + 1 and (codes[0][0] < 0x20 or codes[0][0] == ord('"')):
             return set()
-        allowed = any(low <= last and high >= first for low, high in codes for first, last in chars.allowed)
+        if self.data[start : start + 1] == b"\\" and chars.in_json and chars.allowed != ANY_CHAR:
+            codes = [(max(low, begin), min(high, end)) for low, high in codes for begin, end in ESCAPED_ALWAYS]
+        allowed = any(max(low, first) <= min(high, last) for low, high in codes for first, last in chars.allowed)
         self.ran_out |= allowed and not whole
         return {end} if allowed and whole else set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
-from py_core.grammar.constraint import Constraint
+from py_core.grammar.constraint import Constraint, TokenGrammar
 from py_core.grammar.expressions import Choice, Grammar, GrammarError, Joined, Literal, Repeat
 from py_core.grammar.kernel import GrammarKernel
 from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
@@ -66,7 +67,8 @@ def engine_of(backend: Backend, kernel: GrammarKernel) -> Engine:
     engine = Engine(backend, [END])
 
     async def constraint(grammar: Grammar) -> Constraint:
-        return Constraint(kernel.open(grammar), lambda text: list(text.encode()), [END])
+        followed = TokenGrammar(kernel.open(grammar), lambda text: list(text.encode()), [END])
+        return Constraint(followed, lambda _: followed.close())
 
     engine.constraint_of = constraint
     return engine
@@ -104,9 +106,35 @@ async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backe
     assert await free == await answered(engine, 40, SamplingParams(), 12)
 
 
-async def test_an_answer_without_room_ends_within_its_shape(backend: Backend, kernel: GrammarKernel) -> None:
-    text, reason = await answered(engine_of(backend, kernel), 1, shaped(r"\d{3}-\d{1,2}", RULES[0]), 2)
+async def test_an_answer_without_room_ends_within_its_shape_or_is_closed(
+    backend: Backend, kernel: GrammarKernel
+) -> None:
+    engine, pattern = engine_of(backend, kernel), r"\d{3}-\d{1,2}"
+    text, reason = await answered(engine, 1, shaped(pattern, RULES[0]), 2)
     assert (len(text), text.isdigit(), reason) == (2, True, "length")
+    rules = replace(shaped(pattern, RULES[0]), closes=True)
+    assert await answered(engine, 1, rules, 2) == (f"{text}0-0", "length")
+    whole, _ = await answered(engine, 1, rules)
+    assert await answered(engine, 1, rules, len(whole)) == (whole, "end")  # without its end token
+    # What is appended has been read when the next answer comes; of what has no room the text is all that is left.
+    sequence, timings = engine.new_sequence(), Timings()
+    await engine.prefill(sequence, prompt(20), timings)
+    said = [token async for ids in engine.generate(sequence, 2, rules, timings) for token in ids]
+    assert sequence.tokens == [*prompt(20), *said]
+    grown = [*sequence.tokens, *prompt(backend.context_length - sequence.length - 2)]
+    await engine.prefill(sequence, grown, timings)
+    said = [token async for ids in engine.generate(sequence, 10, rules, timings) for token in ids]
+    assert re.fullmatch(pattern, bytes(said).decode())
+    assert (timings.reason, sequence.tokens) == ("context", [*grown, *said[:2]])
+    engine.free(sequence)
+
+
+async def test_a_text_that_is_the_only_one_ends_where_there_is_no_more_room(
+    backend: Backend, kernel: GrammarKernel
+) -> None:
+    engine, only = engine_of(backend, kernel), Grammar({"root": Literal(b"a" * 100)})
+    for most in range(1, 9):
+        assert await answered(engine, 1, SamplingParams(grammar=only), most) == ("a" * most, "length")
 
 
 async def test_what_no_text_fits_is_refused(backend: Backend, kernel: GrammarKernel) -> None:

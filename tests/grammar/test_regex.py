@@ -60,11 +60,13 @@ def test_a_pattern_has_the_texts_that_re_finds(pattern: str, search: bool) -> No
     assert texts_of(regex_expression(pattern, search=search)) == expected
     in_json = automaton_of(regex_expression(pattern, search=search, in_json=True))
     assert [text for text in TEXTS if accepts(in_json, text.encode())] == expected
-    assert [text for text in TEXTS if accepts(in_json, spelled(text))] == expected
+    assert [text for text in TEXTS if accepts(in_json, text.encode())] == expected
 
 
-def spelled(text: str) -> bytes:
-    return "".join(f"\\u{ord(character):04X}" for character in text).encode()
+def test_escapes_in_json_are_those_of_characters_that_are_not_plain() -> None:
+    made = automaton_of(texts_expression((Pattern("^[aé\\n]+$"),), without=frozenset({"é"}), in_json=True))
+    texts = ["aé", r"a\u00e9", r"\u00E9\n", r"\u000a", "a", r"\u0061", r"\u0061\n", "é", r"\u00e9", r"a\u00e8"]
+    assert [text for text in texts if accepts(made, text.encode())] == texts[:5]
 
 
 @given(PLACED, st.booleans())
@@ -208,6 +210,11 @@ def test_a_hostile_pattern_is_compiled_or_refused(pattern: str) -> None:
             assert len(str(error)) < 200  # noqa: PT017
 
 
+def test_a_pattern_that_is_too_long_is_refused() -> None:
+    with pytest.raises(GrammarError, match="200,000 characters"):
+        regex_expression("a|" * 100_000 + "b")
+
+
 def test_lookaround_in_a_repeated_group_sees_what_lies_in_it_alone() -> None:
     with pytest.raises(GrammarError, match="it lies in a group that is repeated"):
         regex_expression("(?:(?!ab)[a-z]b?)+")
@@ -245,7 +252,7 @@ def test_texts_with_a_bounded_length_are_those_of_the_pattern(
     ):
         assert texts_of(expression) == expected
         automaton = automaton_of(expression)
-        assert not in_json or [text for text in TEXTS if accepts(automaton, spelled(text))] == expected
+        assert not in_json or [text for text in TEXTS if accepts(automaton, text.encode())] == expected
 
 
 def test_bounds_that_can_be_proved_need_no_automaton() -> None:
@@ -289,6 +296,6 @@ def test_texts_of_several_patterns_are_those_that_match_as_said(
     made = automaton_of(
         texts_expression(patterns, unwanted, least=least, most=most, without=without, in_json=True), 10**6
     )
-    assert [text for text in TEXTS if accepts(made, spelled(text))] == expected
+    assert [text for text in TEXTS if accepts(made, text.encode())] == expected
     assert not (no_texts(patterns, unwanted, without) and expected)
     assert no_texts((*patterns, Pattern("a{2}", False)), (*unwanted, Pattern("a")))

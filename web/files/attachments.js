@@ -11,6 +11,7 @@ import { t } from '../i18n/i18n.js';
 import { said } from '../i18n/engine_texts.js';
 import { formatBytes, formatShare } from '../common/format.js';
 import { readFile } from './file_reader.js';
+import { openTable } from '../table/opener.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 
@@ -187,6 +188,10 @@ export class Attachments {
     this.#page.onChange();
   }
 
+  #toTable({ id, name }) {
+    openTable(name, this.#page.engine().files.text({ id }).then((text) => text.replaceAll('\f', '\n\n')));
+  }
+
   async #remove(file) {
     try {
       await this.#page.engine().files.detach({ ids: [file.id] });
@@ -241,6 +246,7 @@ export class Attachments {
       const about = share < 1 ? `${formatBytes(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatBytes(file.size);
       return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
         ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>
+        <button type="button" class="file-table" aria-label=${t('table.ofFile', { name: file.name })} title=${t('table.title')} @click=${() => this.#toTable(file)}>${icon('table')}</button>
         ${remove(file.name, () => this.#remove(file))}
         ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;
     });

@@ -10,11 +10,12 @@ import * as panels from './de/panels.js';
 import * as settings from './de/settings.js';
 import * as sidebar from './de/sidebar.js';
 import * as storage from './de/storage.js';
+import * as table from './de/table.js';
 
 import { messages as engineMessages } from './de/engine.js';
 import { workerMessages } from './de/workers.js';
 
 export const messages = { ...engineMessages, ...workerMessages };
 export const german = {
-  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
+  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage, ...table,
 };

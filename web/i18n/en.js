@@ -10,7 +10,8 @@ import * as panels from './en/panels.js';
 import * as settings from './en/settings.js';
 import * as sidebar from './en/sidebar.js';
 import * as storage from './en/storage.js';
+import * as table from './en/table.js';
 
 export const english = {
-  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage,
+  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage, ...table,
 };

@@ -32,12 +32,25 @@ typedef struct {
   u32 top_k;
   f32 top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   u32 penalty_window;
-  u32 head_adapter, masked, unused[2];  // the adapter at the head's input, 0 for none; 1 if only tokens of a mask follow
+  u32 head_adapter;    // the adapter at the head's input, 0 for none
+  u32 grammar, waits;  // the place of the grammar's state + 1, 0 for none; if the host has to go on with it
+  u32 unused;
 } Row;
 typedef struct {
   u32 count, logit_rows, adapter, unused;  // adapter: the set of LoRA matrices that the rows run with, 0 for none
   Row rows[];
 } State;
+
+// ---- states of grammars (py_core/backends/grammar_states.py) ----
+enum { FOLLOWS, WAITS, STAYS };    // of a row: STAYS if it does not go on to another state
+enum { NO_TOKEN = 0xffffffff };  // in a ring, behind the last token of a row that waits
+// Behind it a mask of the tokens that may come next, and one of those that lead back to the state. Without masks only the
+// exits may come.
+typedef struct {
+  u32 exits, has_masks;
+  struct { u32 token, state; } exit[];  // tokens that lead to another state; state 0: the host has to tell
+} GrammarState;
+enum { MOST_EXITS = 63 };
 
 // ---- weights, repacked: groups of 4 rows, so that a vector's lane is a row, and bands of 4 groups ----
 // A block of 32 columns of a band is the codes q of each group, then scales: value = d * q + m. Vector v of a group's
@@ -65,7 +78,7 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 enum {
   EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
   LORA_DOWN, LORA_LINEAR, HEAD_ADAPT, LOGIT_SUMS, HEAD_MIX, TOKEN_SCORES, COPY, DEMOTE, SHORT_CONV,
-  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE
+  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE, UNLESS_WAITING
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;

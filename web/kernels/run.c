@@ -36,8 +36,15 @@ int barrier(u32 workers) {
   return !CONTROL->abort;
 }
 
-// Returns the token that the program's sampler drew for the first row (on worker 0; 0 on the others), or -2 when the
-// host aborted.
+// True if the host has to go on with every row.
+static int all_wait(const State *state) {
+  u32 r = 0;
+  while (r < state->count && state->rows[r].waits == WAITS) r++;
+  return r == state->count;
+}
+
+// Returns the token that the program's sampler drew for the first row (on worker 0; 0 on the others), -1 if all rows wait
+// for the host, or -2 when it aborted.
 i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   // From here on every worker sees what worker 0 wrote between the runs, including the program.
   if (!barrier(workers)) return -2;
@@ -74,6 +81,7 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case DELTA_RULE: delta_rule(op, &c); break;
       case HALF: half_heads(op, &c); break;
       case SCALE: scale(op, &c); break;
+      case UNLESS_WAITING: if (all_wait(state)) return -1; continue;
       case PENALTIES: if (worker == 0) penalties(op, state); break;
       case ARGMAX: if (worker == 0) argmax(op, state), result = (i32)state->rows[0].token; break;
       case SAMPLE: if (worker == 0) sample(op, state), result = (i32)state->rows[0].token; break;
@@ -85,4 +93,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 19; }
+u32 EXPORT(abi)(void) { return 20; }

@@ -2,11 +2,34 @@
 // GPU.
 #include "kernels.h"
 
+// The state of a row's grammar.
+static const GrammarState *grammar_state(const Op *op, const Row *row) {
+  return (const GrammarState *)((u32 *)at(op->a[5]) + (row->grammar - 1));
+}
+
+// Takes a row from its grammar's state to the next one. If the host has not told that, the row waits for it, which the ring
+// says behind the row's last token.
+static void follow(const Op *op, Row *row, u32 *ring_end) {
+  const GrammarState *state = grammar_state(op, row);
+  const u32 *keeps = (const u32 *)(state->exit + state->exits) + (op->a[2] + 31) / 32;
+  if (state->has_masks && keeps[row->token / 32] >> row->token % 32 & 1) return;
+  u32 next = 0;
+  for (u32 i = 0; i < state->exits && !next; i++)
+    if (state->exit[i].token == row->token) next = state->exit[i].state;
+  row->grammar = next;
+  if (next) return;
+  row->waits = WAITS;
+  *ring_end = NO_TOKEN;
+}
+
 // Makes the token sampled for a row its sequence's next one, and records it in the sequence's ring.
-static void advance(Row *row, u32 *history, u32 ring, u32 token) {
+static void advance(const Op *op, Row *row, u32 token) {
+  u32 *history = (u32 *)at(op->a[1]) + row->slot * op->a[3];
+  if (row->waits == WAITS) return;
   row->token = token;
   row->position++;
-  history[row->slot * ring + row->position % ring] = token;
+  history[row->position % op->a[3]] = token;
+  if (row->grammar && row->waits == FOLLOWS) follow(op, row, history + (row->position + 1) % op->a[3]);
 }
 
 static f32 largest_of(const f32 *logits, u32 vocab) {
@@ -21,7 +44,7 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
 }
 
 // Takes the likeliest token for each row of the state with temperature 0. a: logits (rows, vocabulary), history,
-// vocabulary, ring
+// vocabulary, ring, weights (scratch, a float for each token), states of grammars
 void argmax(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
@@ -31,7 +54,7 @@ void argmax(const Op *op, State *state) {
     u32 token = 0;
     // Stops at the last token, since no logit equals the largest if all are NaN.
     while (token + 1 < vocab && logits[token] != largest) token++;
-    advance(&state->rows[r], at(op->a[1]), op->a[3], token);
+    advance(op, &state->rows[r], token);
   }
 }
 
@@ -52,23 +75,32 @@ static void penalize(f32 *logits, const Row *row, const u32 *history, u32 ring) 
   }
 }
 
-// Leaves only the tokens of a mask, which has a bit for each.
-static void keep_masked(f32 *logits, const u32 *mask, u32 vocab) {
+// Leaves only the tokens that may come next.
+static void keep_allowed(f32 *logits, const GrammarState *state, u32 vocab) {
+  const f32 refused = -1e30f;
+  if (!state->has_masks) {
+    f32 kept[MOST_EXITS];
+    for (u32 i = 0; i < state->exits; i++) kept[i] = logits[state->exit[i].token];
+    for (u32 i = 0; i < vocab; i++) logits[i] = refused;
+    for (u32 i = 0; i < state->exits; i++) logits[state->exit[i].token] = kept[i];
+    return;
+  }
+  const u32 *mask = (const u32 *)(state->exit + state->exits);
   for (u32 i = 0; i < vocab; i++) {
     if (i % 32 == 0 && mask[i / 32] == 0xffffffffu) i += 31;
-    else if (!(mask[i / 32] >> i % 32 & 1)) logits[i] = -1e30f;
+    else if (!(mask[i / 32] >> i % 32 & 1)) logits[i] = refused;
   }
 }
 
-// Penalizes each token among a row's last penalty_window ones, once, and leaves only the tokens of its mask. a: as for
-// argmax, then weights, and the masks of the rows
+// Penalizes each token among a row's last penalty_window ones, once, and leaves only those that its grammar allows. a: as
+// for argmax
 void penalties(const Op *op, State *state) {
   const u32 vocab = op->a[2], ring = op->a[3];
   for (u32 r = 0; r < state->count; r++) {
     const Row *row = &state->rows[r];
     f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
     penalize(logits, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
-    if (row->masked) keep_masked(logits, (u32 *)at(op->a[5]) + r * ((vocab + 31) / 32), vocab);
+    if (row->grammar) keep_allowed(logits, grammar_state(op, row), vocab);
   }
 }
 
@@ -137,13 +169,12 @@ static u32 draw(const f32 *logits, f32 *weights, u32 vocab, const Row *row) {
   return token;
 }
 
-// Draws a token for each row that has a temperature. a: logits (rows, vocabulary), history, vocabulary, ring, weights
-// (scratch, a float for each token)
+// Draws a token for each row that has a temperature. a: as for argmax
 void sample(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
     Row *row = &state->rows[r];
     if (row->temperature == 0) continue;
-    advance(row, at(op->a[1]), op->a[3], draw((f32 *)at(op->a[0]) + r * vocab, at(op->a[4]), vocab, row));
+    advance(op, row, draw((f32 *)at(op->a[0]) + r * vocab, at(op->a[4]), vocab, row));
   }
 }

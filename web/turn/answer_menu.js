@@ -5,6 +5,7 @@ import { formatDuration, formatRate } from '../common/format.js';
 import { icon, iconButton } from '../common/icon.js';
 import { t } from '../i18n/i18n.js';
 import { copyText } from '../markdown/clipboard.js';
+import { openTable } from '../table/opener.js';
 import { canReadAloud, isReadingAloud, readAloud, stopReading } from './speech.js';
 
 /**
@@ -37,7 +38,8 @@ function open(opener, { markdown, plain, figures, onContinue }) {
   const rows = rowsOf(figures());
   const content = html`
     <div class="menu-items">${goOn ? item('play', t('answers.continue'), closing(goOn)) : nothing}${
-      item('file-text', t('answers.copyMarkdown'), copy)}${aloud}</div>
+      item('file-text', t('answers.copyMarkdown'), copy)}${
+      item('table', t('table.title'), closing(() => openTable(t('table.answer'), plain())))}${aloud}</div>
     ${rows.length ? html`<dl class="menu-figures">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>` : nothing}`;
   const close = openCard(opener, { label: t('answers.more'), className: 'answer-menu', content, focus: 'button' });
 }

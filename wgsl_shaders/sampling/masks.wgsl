@@ -1,19 +1,36 @@
-// Leaves each row that has a mask only the logits of the mask's tokens.
-// Bindings: 0 state; 1 logits: (rows, VOCAB); 2 masks: (rows, WORDS), a bit for each token, the first in the lowest bit.
-// Constants: VOCAB, WORDS, WORKGROUP. An invocation takes a word; dispatch (ceil(WORDS / WORKGROUP), rows).
+// Leaves each row that follows a grammar only the logits of the tokens that may come next.
+// Bindings: 0 state; 1 logits: (rows, VOCAB); 2 states of grammars (py_core/backends/grammar_states.py).
+// Constants: VOCAB, WORDS (of a mask), WORKGROUP (a multiple of 32, at least as many as a state has exits). An invocation
+// takes a token; dispatch (ceil(VOCAB / WORKGROUP), rows).
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read_write> logits: array<f32>;
-@group(0) @binding(2) var<storage, read> masks: array<u32>;
+@group(0) @binding(2) var<storage, read> grammars: array<u32>;
+
+const GROUP_WORDS = WORKGROUP / 32u;
+var<workgroup> allowed: array<atomic<u32>, GROUP_WORDS>;
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(global_invocation_id) id: vec3u) {
-  let row = id.y;
-  if (id.x >= WORDS || state.rows[row].masked == 0u) { return; }
-  let mask = masks[row * WORDS + id.x];
-  if (mask == 0xffffffffu) { return; }
-  let first = 32u * id.x;
-  for (var i = 0u; i < min(32u, VOCAB - first); i++) {
-    if (((mask >> i) & 1u) == 0u) { logits[row * VOCAB + first + i] = -1e30; }
+fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group: vec3u) {
+  let at = state.rows[group.y].grammar;
+  let first = group.x * WORKGROUP;
+  if (lane < GROUP_WORDS) { atomicStore(&allowed[lane], 0u); }
+  workgroupBarrier();
+  if (at != 0u) {
+    let exits = grammars[at - 1u];
+    if (grammars[at] != 0u) {
+      let word = first / 32u + lane;
+      if (lane < GROUP_WORDS && word < WORDS) { atomicStore(&allowed[lane], grammars[at + 1u + 2u * exits + word]); }
+    } else if (lane < exits) {
+      let token = grammars[at + 1u + 2u * lane];
+      if (token >= first && token - first < WORKGROUP) {
+        atomicOr(&allowed[(token - first) / 32u], 1u << ((token - first) % 32u));
+      }
+    }
+  }
+  workgroupBarrier();
+  let token = first + lane;
+  if (at != 0u && token < VOCAB && ((atomicLoad(&allowed[lane / 32u]) >> (lane % 32u)) & 1u) == 0u) {
+    logits[group.y * VOCAB + token] = -1e30;
   }
 }

@@ -46,7 +46,7 @@ NATIVE_ONLY = (
     ),
     "py_core/tokenizers/template_renderer_wasmtime.py",
     *("app/chat/history/views.py", "app/consolidation/views.py", "app/files/views.py", "app/lessons/views.py"),
-    *("app/memory/views.py", "app/models/views.py"),
+    *("app/extraction/views.py", "app/memory/views.py", "app/models/views.py"),
 )
 """Parts of the sources that the page never runs."""
 _OWN_MODEL = "llama"
@@ -59,13 +59,15 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("py_core/grammar/", "py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
+    *("app/extraction/", "py_core/grammar/"),
+    *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
-architectures of other models than the page's own, grammars, and training, which pauses begin with. Bytecode is twice
-their size, and compiling the tools takes the page 0.3 s once."""
+architectures of other models than the page's own, tables, grammars, and training, which pauses begin with. Bytecode is
+twice their size, and compiling the tools takes the page 0.3 s once."""
 COMPILED = (
     "py_core/tools/__pycache__/first_look.",
+    *("app/extraction/__pycache__/__init__.", "app/extraction/__pycache__/api."),
     "py_core/grammar/__pycache__/__init__.",
     *("py_core/grammar/__pycache__/constraint.", "py_core/grammar/__pycache__/expressions."),
 )
@@ -80,6 +82,7 @@ NUMPY_NOT_RUN = (
 )  # fmt: skip
 """numpy.ma itself stays: numpy's own unique, percentile and median ask it whether an array is masked."""
 STDLIB_NOT_RUN = (
+    *("_pydatetime", "http/cookiejar", "http/server", "logging/config", "logging/handlers", "optparse"),
     *("_pydecimal", "_pyio", "_pyrepl/", "curses/", "dbm/", "doctest.py", "ensurepip/", "idlelib/", "multiprocessing/"),
     *("pdb.py", "pydoc", "sqlite3/", "tkinter/", "turtle", "unittest/", "venv/", "wsgiref/", "xml/", "xmlrpc/"),
     *("ftplib.py", "imaplib.py", "mailbox.py", "pickletools.py", "poplib.py", "smtplib.py", "trace.py"),

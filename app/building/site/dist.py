@@ -63,7 +63,10 @@ MULTILINGUAL_GATE = "app/lessons/gate_multilingual.safetensors"
 NEVER_KEPT = ("models/", "screenshots/")
 """Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
 install the page look at its screenshots."""
-LATER = ("bundle/de-", "multilingual/", "readers/", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+LATER = (
+    *("bundle/de-", "bundle/table_dialog-", "kernels/grammar.wasm", "multilingual/", "readers/", "table/"),
+    *("vendor/highlight/", "vendor/katex/", "vendor/pdf/"),
+)
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the
 page is ready and has its model; those of MULTILINGUAL only once they were requested."""
 MODEL_SUFFIXES = (".gguf", ".onnx")

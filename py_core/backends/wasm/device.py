@@ -16,7 +16,7 @@ from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     RING,
     adapter_of,
-    has_masks,
+    has_grammars,
     head_adapters_of,
     rings_span,
     sampled_in,
@@ -73,8 +73,8 @@ class WasmDevice:
         self._heads = HeadPrograms(self.lowering)
         self._head_adapted = False
         """True if a row of the state has an adapter at the head's input."""
-        self._masked = False
-        """True if a row of the state has a mask."""
+        self._follows = False
+        """True if a row of the state follows a grammar."""
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self.host.reserve(self.pages.end)
@@ -114,11 +114,11 @@ class WasmDevice:
 
     def write_state(self, data: bytes) -> None:
         self._adapted, self._head_adapted = adapter_of(data) != 0, bool(head_adapters_of(data).any())
-        self._masked = has_masks(data)
+        self._follows = has_grammars(data)
         self.host.write(self.lowering.state, data)
 
-    def write_masks(self, masks: np.ndarray) -> None:
-        self.host.write(self.lowering.masks, masks.tobytes())
+    def write_grammar_state(self, offset: int, data: bytes) -> None:
+        self.host.write(self.lowering.grammar_states + offset, data)
 
     def write_history(self, slot: int, ring: np.ndarray) -> None:
         self.host.write(self.lowering.history + slot * RING * 4, ring.tobytes())
@@ -149,7 +149,7 @@ class WasmDevice:
     async def start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
-        sampler = _sampler(sampling, self._masked)
+        sampler = _sampler(sampling, self._follows)
         step = self._passes[f"step {sampler}"]
         if len(places) == 1:
             first = None if forward_first else self.host.run(self.lowering.programs[sampler], 1)
@@ -175,17 +175,18 @@ class WasmDevice:
         return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
 
 
-def _sampler(sampling: Sequence[SamplingParams], masked: bool) -> str:
-    """Return the name of the program that samples rows by these rules. masked: some have a mask."""
+def _sampler(sampling: Sequence[SamplingParams], follows: bool) -> str:
+    """Return the name of the program that samples rows by these rules. follows: some follow a grammar."""
     greedy = {rules.temperature == 0 for rules in sampling}
     if len(greedy) > 1:
         return "penalties mixed"
-    penalties = "penalties " if masked or any(rules.penalizes for rules in sampling) else ""
+    penalties = "penalties " if follows or any(rules.penalizes for rules in sampling) else ""
     return penalties + ("argmax" if True in greedy else "sample")
 
 
 async def _joined(first: Awaitable[list[int]] | None, rest: Awaitable[list[int]] | None) -> list[list[int]]:
-    return [(await first if first is not None else []) + (await rest if rest is not None else [])]
+    ids = (await first if first is not None else []) + (await rest if rest is not None else [])
+    return [[token for token in ids if token >= 0]]  # -1: the row waits
 
 
 async def _sampled(

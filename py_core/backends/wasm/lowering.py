@@ -12,6 +12,7 @@ from dataclasses import replace
 from py_core.backend_errors import BackendError
 from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
+from py_core.backends.grammar_states import grammar_bytes
 from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.host import KernelHost
@@ -47,7 +48,6 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Linear, RMSNorm, Rope, Value
 from py_core.models.rotation import Rotation
 from py_core.paging.page_table import head_room, kept_rows, pages_of
-from py_core.sampling import mask_words
 from py_core.training.gradient_ops import RopeGradient
 
 
@@ -94,8 +94,7 @@ class ProgramLowering:
         self._columns = max(1, MAX_LOGIT_ROWS * config.vocab_size // max_rows // BAND_ROWS) * BAND_ROWS
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
         self._weights_of_tokens = take(config.vocab_size * 4 + 16)
-        self.masks = take(MAX_LOGIT_ROWS * mask_words(config.vocab_size) * 4)
-        """A mask for each row of the state that needs logits: a bit for each token that may follow."""
+        self.grammar_states = take(grammar_bytes(config.vocab_size))
         self._angles: dict[Rotation, int] = {}
         self.pages = KVPages(host, config, graph, mode, slots, self.arena, self.state)
         self._one_bytes = activation_bytes(widest, 1) + 64
@@ -166,7 +165,10 @@ class ProgramLowering:
         return {name: program_bytes(program, self.state) for name, program in programs.items() if name != "body"}
 
     def _passes(self, body: list[Op], head: list[Op]) -> dict[str, list[Op]]:
-        steps = {f"step {name}": [*body, *head, *sampler] for name, sampler in self._samplers.items()}
+        steps = {
+            f"step {name}": [Op(OpKind.UNLESS_WAITING), *body, *head, *sampler]
+            for name, sampler in self._samplers.items()
+        }
         return {"body": body, "body head": [*body, *head], **steps}
 
     def _plain_body(self, taps: Mapping[Value, int] | None = None) -> list[Op]:
@@ -458,7 +460,14 @@ class ProgramLowering:
         return Op(OpKind.QUANTIZE, arguments, barrier)
 
     def _sampler(self, kind: OpKind) -> Op:
-        arguments = (self.logits, self.history, self._config.vocab_size, RING, self._weights_of_tokens, self.masks)
+        arguments = (
+            self.logits,
+            self.history,
+            self._config.vocab_size,
+            RING,
+            self._weights_of_tokens,
+            self.grammar_states,
+        )
         return Op(kind, arguments, Barrier.NEVER)
 
     def _make(self, value: Value) -> int:

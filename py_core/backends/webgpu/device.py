@@ -12,6 +12,7 @@ from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
 from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
+from py_core.backends.grammar_states import grammar_bytes
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
@@ -19,7 +20,7 @@ from py_core.backends.sampling_state import (
     ROW_BYTES,
     STATE_HEADER,
     adapter_of,
-    has_masks,
+    has_grammars,
     head_adapters_of,
     rings_span,
     sampled_in,
@@ -48,7 +49,7 @@ from py_core.models.graph import Graph
 from py_core.paging.page_table import PAGE, kept_rows
 from py_core.paging.sequence_slots import SLOTS
 from py_core.paging.tiers import TierPolicy
-from py_core.sampling import SamplingParams, mask_words
+from py_core.sampling import SamplingParams
 
 _SCORED = "scored"
 
@@ -94,7 +95,7 @@ class WebGPUDevice:
             state=self._buffer(STATE_HEADER + ROW_BYTES * self._shapes.max_rows, "state"),
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
-            masks=self._buffer(MAX_LOGIT_ROWS * mask_words(config.vocab_size) * 4, "masks"),
+            grammars=self._buffer(grammar_bytes(config.vocab_size), "grammars"),
         )
         builder = KernelBuilder(host, self._shapes)
         pipeline = builder.pipeline if self.tiers else None
@@ -110,7 +111,7 @@ class WebGPUDevice:
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         guess = self.guesses.place(host, builder, self._buffers.state, self._buffers.history, config.context_length)
-        self._samplers |= {"guess": guess, "masks": lowering.masks()}
+        self._samplers |= {"guess": guess, "masks": lowering.masks(), "follow": lowering.follow()}
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._lowering, self._sets = lowering, AdapterPlans(lowering)
         of_packs = KernelBuilder(host, replace(self._shapes, max_rows=PACK_ROWS))
@@ -119,8 +120,8 @@ class WebGPUDevice:
         self._made_later: dict[str, list[Kernel]] = {}
         self._changed_heads: dict[str, list[Kernel]] = {}
         self._head_numbers, self._head_kind = np.zeros(0, np.uint32), ""
-        self._masked = False
-        """True if a row of the state has a mask."""
+        self._follows = False
+        """True if a row of the state follows a grammar."""
         self._tap_buffers: dict[str, list[Binding]] = {}
         self._generation = self.pages.generation
         await self.arena.upload(self._source, progress)
@@ -212,11 +213,11 @@ class WebGPUDevice:
         self.guesses.text_of = None
         # The adapters that the state names decide which kernels run.
         self._sets.number = adapter_of(data)
-        self._head_numbers, self._masked = head_adapters_of(data), has_masks(data)
+        self._head_numbers, self._follows = head_adapters_of(data), has_grammars(data)
         self._head_kind = ADAPTED if self._head_adapters.keys() & self._head_numbers.tolist() else ""
 
-    def write_masks(self, masks: np.ndarray) -> None:
-        self.host.write(self._buffers.masks.buffer, 0, masks.tobytes())
+    def write_grammar_state(self, offset: int, data: bytes) -> None:
+        self.host.write(self._buffers.grammars.buffer, offset, data)
 
     def write_history(self, slot: int, ring: np.ndarray) -> None:
         self.host.write(self._buffers.history.buffer, slot * RING * 4, ring.tobytes())
@@ -281,7 +282,7 @@ class WebGPUDevice:
     ) -> asyncio.Future[list[list[int]]]:
         m, length = len(places), max(position for _, position in places) + count
         forward = await self.lists_of(m, length, m) if m > 1 else [self._record(self._step, 1, length)]
-        sample = [self._record(name, m, length) for name in _samplers(sampling, self._masked)]
+        sample = [self._record(name, m, length) for name in _samplers(sampling, self._follows)]
         self.host.submit((forward if forward_first else []) + sample + [*forward, *sample] * (count - 1))
         return asyncio.ensure_future(self._sampled(places, count))
 
@@ -292,7 +293,7 @@ class WebGPUDevice:
         which bring it to `length` tokens at most; plain steps with one row. A guess is made behind the last of them.
         """
         forward = await self.lists_of(rows, length, rows) if rows > 1 else [self._record(self._step, 1, length)]
-        sample = [self._record(name, rows, length) for name in _samplers(sampling, self._masked)]
+        sample = [self._record(name, rows, length) for name in _samplers(sampling, self._follows)]
         guess = [self._record("guess", 1, length)]
         # The kernel has already made these rows: this says how many of them the passes take.
         self.host.write(self._buffers.state.buffer, 0, np.array([rows, rows], np.uint32).tobytes())
@@ -371,9 +372,8 @@ class WebGPUDevice:
         return Binding(self.host.create_buffer(size, label), 0, size)
 
 
-def _samplers(sampling: Sequence[SamplingParams], masked: bool) -> list[str]:
-    """Return the names of the lists that sample rows by these rules. masked: some have a mask."""
-    before = ["penalties"] if any(rules.penalizes for rules in sampling) else []
-    return (
-        before + ["masks"] * masked + sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})
-    )
+def _samplers(sampling: Sequence[SamplingParams], follows: bool) -> list[str]:
+    """Return the names of the lists that sample rows by these rules. follows: some follow a grammar."""
+    before = ["penalties"] * any(rules.penalizes for rules in sampling) + ["masks"] * follows
+    draw = sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})
+    return before + draw + ["follow"] * follows

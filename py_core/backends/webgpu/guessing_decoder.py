@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.decoder import Decoder
 from py_core.backends.passes import Passes
 from py_core.backends.recovery import Recovery
@@ -22,6 +23,8 @@ class GuessingDecoder(Decoder):
     """All steps of a text are passes with guesses, of one row or more."""
 
     GUESSES_AHEAD = True
+    FORCED_ROWS = MAX_LOGIT_ROWS
+    LEAST_FORCED = 16
 
     def __init__(self, device: WebGPUDevice, pages: Pages, recovery: Recovery, passes: Passes) -> None:
         super().__init__(device, pages, recovery, passes)

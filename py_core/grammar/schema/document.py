@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
+from py_core.grammar.automata import MADE
 from py_core.grammar.expressions import GrammarError
 
 _LONGEST_PATH = 4000
-MOST_WORK = 100_000
-"""The steps that the reading of one schema may take; a step is about ten microseconds."""
+MOST_WORK = 60_000
+"""The steps that the reading of one schema may take: about ten microseconds each, and thirty in the page. A state of an
+automaton counts as two. The largest of 1,200 published schemas takes 48,000."""
+_MOST_BRACKETS = 1500
+"""The depth of a text. In the page each level takes of the browser's stack: 5,000 of them end Python there."""
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{]+|[\]}]+', re.DOTALL)
 
 _SCHEMAS_BY_NAME = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies")
 _LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
@@ -62,6 +68,36 @@ def _no_constant(text: str) -> Any:
     raise GrammarError(f"the schema is not JSON: {text}")
 
 
+def _read(text: str) -> Any:
+    """The value of a schema's text."""
+    if _depth(text) > _MOST_BRACKETS:
+        raise GrammarError("the schema is nested too deeply")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise GrammarError("the schema is nested too deeply") from None
+    except GrammarError:
+        raise
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"the schema is not JSON: {error}") from None
+    except ValueError:
+        raise GrammarError("the schema has a number with too many digits") from None
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at a time; if they are few in all, their number."""
+    if (most := text.count("[") + text.count("{")) <= _MOST_BRACKETS:
+        return most
+    depth = most = 0
+    for found in _BRACKETS.findall(text):
+        if found[0] in "[{":
+            depth += len(found)
+            most = max(most, depth)
+        elif found[0] != '"':
+            depth -= len(found)
+    return most
+
+
 class Document:
     """One schema and everything in it.
 
@@ -70,17 +106,11 @@ class Document:
 
     def __init__(self, schema: dict[str, Any] | bool | str, allow: Collection[str] = ()) -> None:
         if isinstance(schema, str):
-            try:
-                schema = json.loads(schema, parse_constant=_no_constant)
-            except RecursionError:
-                raise GrammarError("the schema is nested too deeply") from None
-            except GrammarError:
-                raise
-            except ValueError as error:
-                raise GrammarError(f"the schema is not JSON: {error}") from None
+            schema = _read(schema)
         self.schema: Final[Any] = schema
         self.allow: Final = frozenset(allow)
         self.work = 0
+        self._made_before = MADE.states
         self._nodes: dict[tuple[int, bool], Node] = {}
         self._ids: dict[str, tuple[Any, str]] | None = None
         self._dynamic: dict[str, int] = {}
@@ -96,7 +126,7 @@ class Document:
     def step(self, size: int = 1) -> None:
         """Counts work, so that no schema takes long."""
         self.work += size
-        if self.work > MOST_WORK:
+        if self.work + 2 * (MADE.states - self._made_before) > MOST_WORK:
             raise GrammarError("the schema has too many alternatives, or is too large")
 
     def refuse(self, path: str, why: str = "not supported") -> None:

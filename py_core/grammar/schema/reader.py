@@ -617,8 +617,8 @@ class Reader:
             else:
                 path = f"{node.path}/{word}" if word == "const" else f"{node.path}/{word}/{at}"
                 pieces.append(self._constant(node, value, path))
-        if len(pieces) > _MOST_PIECES:
-            raise GrammarError(f"{node.path}/{word}: too many arrays and objects")
+                if len(pieces) > _MOST_PIECES:
+                    raise GrammarError(f"{node.path}/{word}: too many arrays and objects")
         return Form(
             null,
             tuple(dict.fromkeys(booleans)),

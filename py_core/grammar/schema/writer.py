@@ -60,6 +60,7 @@ class Writer:
         self._scalars: dict[Conj, Expression] = {}
         self._by_form: dict[Form, Expression] = {}
         self._strings: dict[Strings, Expression] = {}
+        self._pairs_made: dict[tuple[Expression, Expression, bool, int], Expression] = {}
         self._waiting: list[tuple[Conj, int, str]] = []
         self._root = self._document.conj(document.root)
 
@@ -150,6 +151,8 @@ class Writer:
             return string_expression(Strings(strings.least, strings.most, without=strings.without))
 
     def _number(self, numbers: Numbers) -> Expression:
+        bounds = (bound for bound in (numbers.least, numbers.most) if bound is not None)
+        self._document.step(len(numbers.values or ()) // 2 + sum(3 * len(str(bound)) for bound in bounds))
         try:
             return number_expression(numbers)
         except GrammarError as error:
@@ -432,21 +435,13 @@ class Writer:
             return self._counted(pairs, other, least, most, objects, depth)
         empty: list[Expression] = [] if least else [Literal(b"{}")]
         more = Repeat(joined((comma, other)), 0, None) if other != NOTHING else EMPTY
-        if self._indent is None:  # most often: what `joined` would make
-            tail: list[Expression] = [
-                Joined((Literal(b"," + key.text), value)) if isinstance(key, Literal) else Joined((comma, key, value))
-                for key, value, _ in pairs
-            ]
-        else:
-            tail = [joined((comma, key, value)) for key, value, _ in pairs]
+        tail = [self._further(key, value, required, depth) for key, value, required in pairs]
         if needed:
             at = next(at for at, pair in enumerate(pairs) if pair[2])
             before = [Repeat(joined((key, value, comma)), 0, 1) for key, value, _ in pairs[:at]]
-            after = [self._optional(tail[j], pairs[j][2]) for j in range(at + 1, len(pairs))]
-            return self._around(b"{}", joined((*before, *pairs[at][:2], *after, more)), depth)
+            return self._around(b"{}", joined((*before, *pairs[at][:2], *tail[at + 1 :], more)), depth)
 
-        rests: list[Expression] = [Repeat(pair, 0, 1) for pair in tail]
-        rests.append(more)
+        rests = [*tail, more]
 
         def some(first: int, last: int) -> Expression:
             """At least one of some optional pairs."""
@@ -462,6 +457,15 @@ class Writer:
             return choice(empty)
         filled = self._around(b"{}", some(0, count), depth)
         return Choice((*empty, filled)) if empty else filled
+
+    def _further(self, key: Expression, value: Expression, required: bool, depth: int) -> Expression:
+        """A property behind another one, the same for the same: alternatives often have most properties in common."""
+        place = key, value, required, depth if self._indent is not None else 0
+        found = self._pairs_made.get(place)
+        if found is None:
+            pair = joined((self._comma(depth), key, value))
+            found = self._pairs_made[place] = self._optional(pair, required)
+        return found
 
     def _counted(
         self, pairs: list[Pair], other: Expression, least: int, most: int | None, objects: Objects, depth: int

@@ -6,10 +6,12 @@ python -m tests.bench gpu_browser table RESULT.json  the table of what the page 
 python -m tests.bench gpu_browser adapters RESULT.json  what a set of LoRA matrices costs: of adapters.html
 python -m tests.bench gpu_browser shapes RESULT.json ...   the same of several models, and each kernel of a token
 python -m tests.bench gpu_browser together RESULT.json  guessed tokens and conversations at once: of together.html
+python -m tests.bench gpu_browser schemas RESULT.json  what a schema costs and brings: of schemas.html
 
-P is bench.html or together.html of tests/bench/gpu_page, Q its query: "rounds=1&peer=0&prompts=20&tokens=8" for the
-first, "backend=wasm&workers=2&precision=fast" for the second. On an NVIDIA GPU
-llama.cpp needs Chromium's flag --enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis; Sonata does not.
+P is bench.html, together.html or schemas.html of tests/bench/gpu_page, Q its query:
+"rounds=1&peer=0&prompts=20&tokens=8" for the first, "backend=wasm&workers=2&precision=fast" for the others. On an
+NVIDIA GPU llama.cpp needs Chromium's flag
+--enable-dawn-features=vulkan_enable_f16_on_nvidia,allow_unsafe_apis; Sonata does not.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ WAIT = """async () => {
 }"""
 HERE = Path(__file__).parent
 PAGES = HERE.parent / "gpu_page"
+EXTRACTION = HERE.parent / "data" / "extraction.json"
 
 
 def lay_out(folder: Path) -> None:
@@ -53,6 +56,7 @@ def lay_out(folder: Path) -> None:
     for path in (*PAGES.iterdir(), *beside):
         shutil.copyfile(path, folder / path.name)
     (folder / "tasks.json").write_text(json.dumps(tomllib.loads(TASKS.read_text("utf-8"))["task"]), encoding="utf-8")
+    shutil.copyfile(EXTRACTION, folder / EXTRACTION.name)
     (folder / "adapters_in_page.py").write_text(MEASURE_IN_PAGE, encoding="utf-8")
     shutil.copytree(install_peers() / "@wllama" / "wllama" / "esm", folder / "wllama", dirs_exist_ok=True)
 
@@ -68,6 +72,7 @@ def run_here(name: str, query: str) -> dict[str, Any]:
                 path=path, headers={"Content-Type": mimetypes.guess_type(path)[0] or "", **isolated}
             ))  # fmt: skip
         page.route(f"{address}/tasks.json", lambda route: route.fulfill(body=tasks, content_type="application/json"))
+        page.route(f"{address}/{EXTRACTION.name}", lambda route: route.fulfill(path=EXTRACTION))
         page.route(f"{address}/result", lambda route: route.fulfill(status=204))
         page.goto(f"{address}/{name}?model=/models/{model_files()[0].file}&{query}")
         return dict(evaluate(page, WAIT))
@@ -148,16 +153,37 @@ def show_together(result: dict[str, Any]) -> None:
     print_tables(guesses_table(by_kind, "Decoding, tok/s"), table)
 
 
+def show_schemas(result: dict[str, Any]) -> None:
+    """The speeds of each kind of answer, and how they compare with those of the same task and round without a shape."""
+    if "error" in result:
+        raise SystemExit(result["error"])
+    runs = result["runs"]
+    free = {(one["task"], one["round"]): one["tok_s"] for one in runs if one["kind"] == "free"}
+    table = Table(title="Decoding with a schema; medians")
+    for name in ("answer", "tokens", "tok/s", "times free text"):
+        table.add_column(name, justify="right")
+    for kind in dict.fromkeys(one["kind"] for one in runs):
+        mine = [one for one in runs if one["kind"] == kind]
+        times = median(one["tok_s"] / free[one["task"], one["round"]] for one in mine)
+        speed = median(one["tok_s"] for one in mine)
+        table.add_row(kind, str(round(median(one["tokens"] for one in mine))), f"{speed:.0f}", f"{times:.2f}")
+    print_tables(table)
+
+
+SHOWS = {"together.html": show_together, "schemas.html": show_schemas}
+
+
 def main() -> None:
     parser = options_of(__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("site").add_argument("out", type=Path)
     here = commands.add_parser("here")
-    here.add_argument("--page", choices=("bench.html", "together.html"), default="bench.html")
+    here.add_argument("--page", choices=("bench.html", *SHOWS), default="bench.html")
     here.add_argument("--query", default="rounds=1&peer=0&prompts=16&tokens=6&profile=0")
     commands.add_parser("table").add_argument("result", type=Path)
     commands.add_parser("adapters").add_argument("result", type=Path)
-    commands.add_parser("together").add_argument("result", type=Path)
+    for name in SHOWS:
+        commands.add_parser(Path(name).stem).add_argument("result", type=Path)
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
@@ -173,8 +199,9 @@ def main() -> None:
     else:
         result = json.loads(options.result.read_text())
     write_figures(options, result)
-    if options.command == "together" or (options.command == "here" and options.page == "together.html"):
-        show_together(result)
+    page = options.page if options.command == "here" else f"{options.command}.html"
+    if page in SHOWS:
+        SHOWS[page](result)
         return
     if options.command == "adapters":
         show_adapters(result)

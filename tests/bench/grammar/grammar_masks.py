@@ -1,19 +1,21 @@
 """Masks of published schemas, token by token: Sonata's beside those of llguidance, of which the speed is compared, too.
 
     python -m tests.bench grammar_masks CASES.jsonl.gz [--model NAME] [--limit N] [--json FILE]
+    python -m tests.bench grammar_masks CASES.jsonl.gz --browser [--limit 100] ...   natively beside Chromium
 
 CASES has rows {name, schema, tests: [{valid, data}]}, as `sonata grammar test --cases` takes them. The valid instances
 of each schema that both take are walked by both in turns. A mask that differs is counted. Many do, since llguidance
-leaves only the usual tokens of a text that must come next, where we allow all.
+leaves only the usual tokens of a text that must come next, where we allow all. With --browser Sonata alone is measured:
+in this process, and in a worker of Chromium, in which Python calls the same kernel.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +24,21 @@ import llguidance.numpy
 import numpy as np
 from rich.table import Table
 
-from app.cli.loading import native_grammar_host
-from app.generation.grammars import token_bytes
 from app.models.cache import model_path
 from app.models.downloads import default_model_path
-from py_core.formats.gguf import read_header
-from py_core.formats.source import open_source
 from py_core.grammar.expressions import GrammarError
-from py_core.grammar.kernel import GrammarKernel
 from py_core.grammar.schema import canonical, schema_grammar
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.registry import tokenizer_from_gguf
-from tests.bench.in_browser import processor
+from tests.bench.grammar import masks_measure
+from tests.bench.in_browser import chromium, local_server, processor, python_page, run_python
 from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.grammar.schema_suite import open_vocabulary
 
 
 class _Vocabulary:
     """A vocabulary as llguidance takes it."""
 
-    def __init__(self, tokenizer: Tokenizer, tokens: list[bytes]) -> None:
+    def __init__(self, tokenizer: Tokenizer, tokens: Sequence[bytes]) -> None:
         self._tokenizer = tokenizer
         self.tokens = [token or b"\xff" + str(number).encode() for number, token in enumerate(tokens)]
         self.special_token_ids = [number for number, token in enumerate(tokens) if not token]
@@ -51,10 +49,8 @@ class _Vocabulary:
 
 
 def measure(cases: Path, model: Path, limit: int | None) -> dict[str, Any]:
-    header = asyncio.run(read_header(open_source(model)))
-    tokenizer = tokenizer_from_gguf(header.metadata)
-    tokens = token_bytes(tokenizer)
-    kernel = GrammarKernel(asyncio.run(native_grammar_host()), tokens)
+    kernel, tokenizer = open_vocabulary(model)
+    tokens = kernel.tokens
     wrapped = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Vocabulary(tokenizer, tokens)))
     with gzip.open(cases, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines][:limit]
@@ -121,6 +117,52 @@ def measure(cases: Path, model: Path, limit: int | None) -> dict[str, Any]:
     return {"cpu": processor(), "tokens": len(tokens), "counts": dict(counts), **spread, "differ": differ[:200]}
 
 
+IN_PAGE = """
+import json
+import numpy as np
+from pyodide.code import run_js
+from py_core.grammar.browser_kernel import BrowserGrammarHost
+opening = await run_js("import(new URL('/engine/grammar_kernel.js', location.href).href)")
+arguments = json.loads(ARGUMENTS)
+host = BrowserGrammarHost(await opening.openGrammarKernel())
+json.dumps(measure(GrammarKernel(host, [bytes.fromhex(token) for token in arguments["tokens"]]), arguments["rows"]))
+"""
+
+
+def measure_both(cases: Path, model: Path, limit: int) -> dict[str, Any]:
+    """Results of masks_measure.py for evenly chosen cases: natively, and in Chromium."""
+    kernel, tokenizer = open_vocabulary(model)
+    with gzip.open(cases, "rt", encoding="utf-8") as lines:
+        chosen = [json.loads(line) for line in lines]
+    rows = []
+    for row in chosen[:: max(1, len(chosen) // limit)][:limit]:
+        try:
+            valid = [canonical(row["schema"], one["data"]) for one in row["tests"] if one["valid"]]
+        except GrammarError:
+            continue
+        rows.append((row["schema"], [tokenizer.encode(text) for text in valid]))
+    found = {"natively": masks_measure.measure(kernel, rows)}
+    arguments = json.dumps({"tokens": [token.hex() for token in kernel.tokens], "rows": rows})
+    with (
+        local_server() as address,
+        chromium() as browser,
+        python_page(browser, address, Path(masks_measure.__file__)) as page,
+    ):
+        found["Chromium"] = json.loads(run_python(page, IN_PAGE.replace("ARGUMENTS", repr(arguments))))
+    return {"cpu": processor(), "tokens": len(kernel.tokens), "model": model.name, **found}
+
+
+def table_of_both(found: dict[str, Any]) -> Table:
+    places = ("natively", "Chromium")
+    table = Table("", *places, title=f"{found['tokens']:,} tokens, {found['cpu']}")
+    for what in ("schemas", "masks"):
+        table.add_row(what, *(f"{found[place][what]:,}" for place in places))
+    for what in ("compile_ms", "mask_us"):
+        for part in found["natively"][what]:
+            table.add_row(f"{what}, {part}", *(f"{found[place][what][part]:,.2f}" for place in places))
+    return table
+
+
 def table_of(found: dict[str, Any]) -> Table:
     table = Table("", "sonata", "llguidance", title=f"{found['tokens']:,} tokens, {found['cpu']}")
     for what, part in (
@@ -144,7 +186,14 @@ def main() -> None:
     parser.add_argument("cases", type=Path)
     parser.add_argument("--model", type=Path, help="with whose tokens; the usual model otherwise")
     parser.add_argument("--limit", type=int, help="the number of schemas")
+    parser.add_argument("--browser", action="store_true", help="Sonata alone, natively and in Chromium")
     options = parser.parse_args()
-    found = measure(options.cases, model_path(options.model) if options.model else default_model_path(), options.limit)
+    model = model_path(options.model) if options.model else default_model_path()
+    if options.browser:
+        found = measure_both(options.cases, model, options.limit or 100)
+        write_figures(options, found)
+        print_tables(table_of_both(found))
+        return
+    found = measure(options.cases, model, options.limit)
     write_figures(options, found)
     print_tables(table_of(found))

@@ -6,7 +6,10 @@ import json
 import re
 
 import pytest
+from playwright.async_api import Page
 
+from tests.grammar.hostile_schemas import HOSTILE, refusal_of
+from tests.grammar.test_kernel import open_kernel
 from tests.page.chat_page import ChatPage
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -30,8 +33,27 @@ async def test_an_answer_has_its_shape(plain_chat: ChatPage) -> None:
     assert answer["a"] in ("ä", 2)
     assert len(answer["b"]) <= 4
     assert made["reason"] == "end"
-    refused = await page.evaluate(
-        f"(options) => ({GENERATE})(options).catch((error) => error.message)", {"regex": "(a)\\1"}
+    cut = await page.evaluate(GENERATE, {"schema": json.dumps(SCHEMA), "maxTokens": 3, "close": True})
+    assert json.loads(cut["text"]).keys() == {"a", "b"}
+    assert cut["reason"] == "length"
+    assert "not supported" in await said(page, regex="(a)\\1")
+    assert await said(page, schema='{"not":' * 5000 + "{}" + "}" * 5000) == "the schema is nested too deeply"
+    assert plain_chat.errors == []
+
+
+async def said(page: Page, **shape: str) -> str:
+    """The sentence that refuses a shape, or the answer."""
+    return await page.evaluate(
+        f"(options) => ({GENERATE})(options).then((made) => made.text, (error) => error.message)",
+        {"maxTokens": 8, **shape},
     )
-    assert "not supported" in refused
+
+
+@pytest.mark.all
+async def test_a_hostile_schema_is_refused_with_the_same_sentence_as_natively(plain_chat: ChatPage) -> None:
+    kernel = open_kernel([bytes([byte]) for byte in range(256)])
+    for name, schema in HOSTILE.items():
+        told = await said(plain_chat.page, schema=schema)
+        refusal = refusal_of(kernel, schema)
+        assert not refusal or told == refusal, name
     assert plain_chat.errors == []

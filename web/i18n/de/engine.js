@@ -13,6 +13,17 @@ export const messages = /** @type {Record<string, string>} */ ({
   ...modelMessages,
   ...nouns,
 
+  // tables
+  'table.no-columns': 'Benenne mindestens eine Spalte.',
+  'table.many-columns': 'Eine Tabelle kann {most} Spalten haben: Lass einige weg.',
+  'table.no-name': 'Eine Spalte hat keinen Namen: Schreib einen, oder entferne die Spalte.',
+  'table.long-name': 'Der Name einer Spalte kann {most} Zeichen haben: Kürze „{name}“.',
+  'table.same-name': 'Zwei Spalten heißen „{name}“: Benenne eine um.',
+  'table.choices': 'Die Spalte „{name}“ braucht 2 bis {most} Wörter zur Auswahl.',
+  'table.no-text': 'Der Text ist leer: Wähle einen anderen.',
+  'table.long-text': 'Der Text ist zu lang: Er hat {length} Zeichen, und eine Tabelle entsteht aus höchstens {most}. Wähle einen Teil davon aus.',
+  'table.too-complex': 'Diese Tabelle ist zu groß für das Modell: Nimm weniger Spalten, oder wähle einen kleineren Teil des Textes aus.',
+
   // the shipped agents
   'agent.assistant.title': 'Assistent',
   'agent.assistant.definition': 'Redet über alles: Fragen, Rat, Plaudern, und was zu keinem anderen Agenten passt.',

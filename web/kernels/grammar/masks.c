@@ -1,31 +1,101 @@
 // What the host calls for a grammar: which tokens may come next, and where one leads.
 #include "grammar.h"
 
-enum { FEW_BYTES = 8 };
+enum { FEW_BYTES = 8, DEAR = 1000 };  // a mask that takes so much work is kept
+enum { ALL = NONE - 1 };               // as a state: any text may come
 
-// Mark the tokens, or ends of tokens, of a trie that the grammar allows from a state on.
-static void walk(Grammar *g, const Trie *trie, u32 state, u32 *mask) {
-  u32 path[LONGEST + 1];
-  path[0] = state;
-  for (u32 i = 0; i < trie->count && !g->failed;) {
+static u32 count_of(const u32 *bytes) {
+  u32 count = 0;
+  for (u32 i = 0; i < 8; i++) count += (u32)__builtin_popcount(bytes[i]);
+  return count;
+}
+
+static void add(u32 *mask, const u32 *more) {
+  for (u32 i = 0; i < vocabulary.words; i++) mask[i] |= more[i];
+}
+
+// Mark the tokens, or ends of tokens, of branches [first, end) that the grammar allows from a state on. The mask has those
+// that it allows from the state `base` on, or ALL, or NONE: where both lead to the same state there is nothing to do.
+static void walk(Grammar *g, const Trie *trie, u32 first, u32 end, u32 state, u32 base, u32 *mask) {
+  struct { u32 state, base; } path[LONGEST + 1];
+  path[0].state = state;
+  path[0].base = base;
+  for (u32 i = first; i < end && !g->failed;) {
+    const Branch *b = trie->branches + i;
+    const u32 before = path[b->depth - 1].state, base_before = path[b->depth - 1].base;
+    u32 next = NONE, base_next = base_before;
     if (++g->work > MOST_WORK) g->failed = 1;
-    const u32 more = trie->plain[i] - trie->depth[i] + 1u;
-    if (trie->plain[i] && takes_plain(g, path[trie->depth[i] - 1], more)) {
-      const u32 from = trie->from[i], end = trie->from[trie->after[i]];
-      allow_tokens(mask, trie, from, end);
-      g->work += (end - from) / 8;
-      i = trie->after[i];
+    if (takes(g, before, b)) {
+      if (base_before != ALL && !(base_before != NONE && takes(g, base_before, b))) {
+        allow(mask, trie, i, b->after);
+        g->work += (trie->branches[b->after].from - b->from) / 8;
+      }
+    } else {
+      next = step(g, before, b->byte);
+      if (base_before < ALL) base_next = step(g, base_before, b->byte);
+      if (next == NONE && base_next != NONE) refuse(mask, trie, i, b->after);
+    }
+    if (next == NONE || next == base_next) {
+      i = b->after;
       continue;
     }
-    const u32 next = step(g, path[trie->depth[i] - 1], trie->byte[i]);
-    if (next == NONE) {
-      i = trie->after[i];
-      continue;
-    }
-    path[trie->depth[i]] = next;
-    allow(mask, trie, i);
+    path[b->depth].state = next;
+    path[b->depth].base = base_next;
+    if (base_next == NONE) allow(mask, trie, i, i + 1);
     i++;
   }
+}
+
+// Find a state of which the mask is mostly the same: one that most tokens lead to by their first byte, and that these
+// bytes lead back to, if not `alone`. Or ALL, if most tokens lead to where any letters may come. Else NONE.
+static u32 base_of(Grammar *g, u32 state, int alone) {
+  const Trie *trie = &vocabulary.trie;
+  const Branch letters = {.kinds = kind_of['a'] | kind_of['g'] | kind_of['A'] | kind_of['G'], .characters = 8};
+  const u32 half = trie->branches[trie->count].from / 2;
+  u32 found = NONE, votes = 0, same = 0, free = 0;
+  if (count_of(g->states[state].bytes) <= 4 * FEW_BYTES) return NONE;
+  for (u32 i = 0; i < trie->count; i = trie->branches[i].after) {
+    const u32 next = step(g, state, trie->branches[i].byte);
+    const u32 tokens = trie->branches[trie->branches[i].after].from - trie->branches[i].from;
+    if (next != found && next != NONE && votes < tokens) {
+      found = next;
+      votes = tokens - votes;
+    } else if (next != NONE) {
+      votes = next == found ? votes + tokens : votes - tokens;
+    }
+  }
+  for (u32 i = 0; i < trie->count && found != NONE && !g->failed; i = trie->branches[i].after) {
+    const u32 next = step(g, state, trie->branches[i].byte);
+    const u32 tokens = trie->branches[trie->branches[i].after].from - trie->branches[i].from;
+    if (next == NONE) continue;
+    if (takes(g, next, &letters)) free += tokens;
+    if (next == found && found != state && step(g, found, trie->branches[i].byte) == found) same += tokens;
+  }
+  return same > half && !alone ? found : free > half ? (u32)ALL : NONE;
+}
+
+static int mask_of_state(Grammar *g, u32 state, u32 *mask, int alone);
+
+// Mark the tokens that are allowed from a state on, by a walk over all.
+static void walk_all(Grammar *g, u32 state, u32 *mask, int alone) {
+  const u32 base = base_of(g, state, alone);
+  Owner temporary = {0};
+  u32 *found = mask;
+  if (base != NONE) {
+    found = take(&temporary, 4 * vocabulary.words);
+    if (!found) g->failed = 1;
+    else if (base == ALL) __builtin_memcpy(found, vocabulary.all, 4 * vocabulary.words);
+    else mask_of_state(g, base, found, 1);
+  }
+  const Trie *trie = &vocabulary.trie;
+  if (base != NONE && !g->failed) walk(g, trie, 0, trie->count, state, base, found);
+  for (u32 byte = 0; byte < 256 && base == NONE; byte++) {
+    const u32 first = vocabulary.first[byte];
+    if (first != NONE && has_byte(g->states[state].bytes, byte))
+      walk(g, trie, first, trie->branches[first].after, state, NONE, mask);
+  }
+  if (!g->failed && found != mask) add(mask, found);
+  release(&temporary);
 }
 
 // Mark what a terminal allows, with the tokens of its place. Returns 0 if that would take longer than to follow all.
@@ -34,22 +104,23 @@ static int mask_of_terminal(Grammar *g, const Config *c, u32 *mask) {
   Automaton *a = automaton(n->a);
   const u32 follows = state_at(g, n->d, c->frame);
   if (g->failed) return 1;
-  u32 set[8] = {0}, count = 0;
-  if (follows != NONE) first_bytes(g, follows, set);
-  for (u32 i = 0; i < 8; i++) count += (u32)__builtin_popcount(set[i]);
-  if (count > FEW_BYTES) return 0;
+  u32 bytes[8] = {0};
+  if (follows != NONE) __builtin_memcpy(bytes, g->states[follows].bytes, sizeof bytes);
+  if (count_of(bytes) > FEW_BYTES) return 0;
   const u32 repeats = n->b != 1 || n->c != 1;
   Place *place = place_of(
       a, c->at, repeats, n->c == NONE ? NONE : n->c - c->count, c->count < n->b ? n->b - c->count : 0);
   if (!place) return g->failed = 1;
   for (u32 byte = 0; byte < 256; byte++) {
-    if (!(set[byte / 32] >> byte % 32 & 1)) continue;
-    Trie *trie = behind_place(a, place, (u8)byte);
+    if (!has_byte(bytes, byte)) continue;
+    const Trie *trie = behind_place(a, place, (u8)byte);
     if (!trie) return g->failed = 1;
     if (trie == &too_many) return 0;
-    walk(g, trie, follows, mask);
+    walk(g, trie, 0, trie->count, follows, NONE, mask);
   }
-  for (u32 i = 0; i < vocabulary.words; i++) mask[i] |= place->mask[i];
+  const u32 *within = mask_of_place(a, place);
+  if (within) add(mask, within);
+  else g->failed = 1;
   return 1;
 }
 
@@ -88,9 +159,12 @@ Grammar *EXPORT(open_grammar)(const Node *nodes, u32 node_count, const u32 *targ
   __builtin_memcpy(kept_targets, targets, 4 * target_count);
   __builtin_memcpy(kept_bytes, bytes, byte_count);
   g->nodes = kept;
+  g->node_count = node_count;
   g->targets = kept_targets;
   g->bytes = kept_bytes;
   find_ends(kept, kept_targets, g->can_end, node_count);
+  static u32 serials;
+  g->serial = ++serials;
   // Frame 0 is the end of the stack.
   return frame_of(g, NONE, 0, NONE) == 0 ? g : 0;
 }
@@ -102,7 +176,7 @@ void EXPORT(close_grammar)(Grammar *g) {
 
 // The state at the beginning; NONE if there is no text, or it failed.
 u32 EXPORT(begin)(Grammar *g, u32 node) {
-  g->work = 0;
+  g->work = g->failed = 0;
   return state_at(g, node, 0);
 }
 
@@ -114,7 +188,7 @@ u32 EXPORT(state_count)(const Grammar *g) { return g->states_used; }
 
 // The state after bytes; NONE if they are not allowed. `done` gets the number of bytes that are.
 u32 EXPORT(after_bytes)(Grammar *g, u32 state, const u8 *bytes, u32 count, u32 *done) {
-  g->work = 0;
+  g->work = g->failed = 0;
   for (*done = 0; *done < count && state != NONE; ++*done) {
     const u32 next = step(g, state, bytes[*done]);
     if (next == NONE) return NONE;
@@ -123,21 +197,27 @@ u32 EXPORT(after_bytes)(Grammar *g, u32 state, const u8 *bytes, u32 count, u32 *
   return state;
 }
 
-u32 EXPORT(after_token)(Grammar *g, u32 state, u32 token) {
-  u32 done;
-  const u32 begin = vocabulary.offsets[token], count = vocabulary.offsets[token + 1] - begin;
-  return count && count <= LONGEST ? after_bytes(g, state, vocabulary.bytes + begin, count, &done) : NONE;
+// Writes the state behind each of the tokens, as far as they are allowed. Returns their number.
+u32 EXPORT(after_tokens)(Grammar *g, u32 state, const u32 *tokens, u32 count, u32 *states) {
+  u32 found = 0, done;
+  g->failed = 0;
+  for (; found < count; found++) {
+    const u32 begin = vocabulary.offsets[tokens[found]], length = vocabulary.offsets[tokens[found] + 1] - begin;
+    if (!length || length > LONGEST) break;
+    state = after_bytes(g, state, vocabulary.bytes + begin, length, &done);
+    if (state == NONE) break;
+    states[found] = state;
+  }
+  return found;
 }
 
-// Set the bits of the tokens that may come next. Returns 0 if it failed.
-u32 EXPORT(mask)(Grammar *g, u32 state, u32 *bits) {
-  g->work = 0;
+static void make_mask(Grammar *g, u32 state, u32 *bits, int alone) {
   __builtin_memset(bits, 0, 4 * vocabulary.words);
   const State s = g->states[state];
   Owner temporary = {0};
   Config *rest = take(&temporary, s.count * sizeof(Config));
   u32 count = 0;
-  if (!rest) return 0;
+  if (!rest) g->failed = 1;
   for (u32 i = 0; i < s.count && !g->failed; i++) {
     const Config c = g->configs[s.first + i];
     if (g->nodes[c.node].op == TERMINAL && mask_of_terminal(g, &c, bits)) continue;
@@ -145,24 +225,43 @@ u32 EXPORT(mask)(Grammar *g, u32 state, u32 *bits) {
   }
   if (count && !g->failed) {
     const u32 others = state_of(g, rest, count, 0);
-    if (others != NONE) walk(g, &vocabulary.trie, others, bits);
+    if (others != NONE) walk_all(g, others, bits, alone);
   }
   release(&temporary);
-  return !g->failed;
+}
+
+static int mask_of_state(Grammar *g, u32 state, u32 *bits, int alone) {
+  Kept *kept = vocabulary.kept + (g->serial + state) % MOST_KEPT;
+  const u32 before = g->work;
+  if (kept->mask && kept->grammar == g->serial && kept->state == state) {
+    __builtin_memcpy(bits, kept->mask, 4 * vocabulary.words);
+    return 1;
+  }
+  make_mask(g, state, bits, alone);
+  if (g->failed) return 0;
+  if (g->work - before > DEAR && keep_mask(kept, bits)) {
+    kept->grammar = g->serial;
+    kept->state = state;
+  }
+  return 1;
+}
+
+// Set the bits of the tokens that may come next. Returns 0 if it failed.
+u32 EXPORT(mask)(Grammar *g, u32 state, u32 *bits) {
+  g->work = g->failed = 0;
+  forget_places();
+  return (u32)mask_of_state(g, state, bits, 0);
 }
 
 // Write the bytes that must come next, up to `most`. Returns their number.
 u32 EXPORT(forced)(Grammar *g, u32 state, u8 *bytes, u32 most) {
   u32 found = 0;
-  g->work = 0;
+  g->work = g->failed = 0;
   for (; found < most && !g->states[state].accepts; found++) {
-    u32 set[8] = {0}, count = 0, byte = 0;
-    first_bytes(g, state, set);
-    for (u32 i = 0; i < 8; i++) {
-      count += (u32)__builtin_popcount(set[i]);
-      if (set[i]) byte = 32 * i + (u32)__builtin_ctz(set[i]);
-    }
-    if (count != 1) break;
+    const u32 *next_bytes = g->states[state].bytes;
+    u32 byte = 0;
+    if (count_of(next_bytes) != 1) break;
+    while (!has_byte(next_bytes, byte)) byte++;
     const u32 next = step(g, state, (u8)byte);
     if (next == NONE) break;
     bytes[found] = (u8)byte;

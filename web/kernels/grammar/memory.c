@@ -30,10 +30,12 @@ void *take(Owner *owner, u32 bytes) {
   *block = (Block){owner->blocks, 0, class, 0};
   if (owner->blocks) owner->blocks->before = block;
   owner->blocks = block;
+  owner->bytes += 1u << class;
   return __builtin_memset(block + 1, 0, bytes);
 }
 
 static void unlink(Owner *owner, Block *block) {
+  owner->bytes -= 1u << block->class;
   if (block->next) block->next->before = block->before;
   if (block->before) block->before->next = block->next;
   else owner->blocks = block->next;

@@ -1,7 +1,7 @@
 // Frames, configs and states of a grammar, and the step from a state by a byte.
 #include "grammar.h"
 
-enum { MOST_CONFIGS = 4096, MOST_STATES = 1 << 20 };
+enum { MOST_CONFIGS = 4096, MOST_STATES = 1 << 20, MOST_FOLLOWED = 8 };
 
 static Config gathered[MOST_CONFIGS];
 static struct { u32 count, accepts; } gathering;
@@ -23,32 +23,45 @@ static int room_for(Grammar *g, void **items, u32 used, u32 *room, u32 size) {
 }
 #define ROOM(g, name) room_for(g, (void **)&(g)->name, (g)->name##_used, &(g)->name##_room, sizeof *(g)->name)
 
-static u32 frame_hash(Frame f) { return mixed(mixed(mixed(1, f.node), f.count), f.parent); }
+// ---- what is interned: items by their hash ----
+typedef u32 Hash(const Grammar *g, u32 item);
+typedef int Same(const Grammar *g, u32 item, const void *wanted);
+
+// The slot of the item that is wanted, with its number + 1; or, with 0, where it belongs. Null if there is no memory.
+INLINE u32 *slot_of(Grammar *g, Slots *table, u32 used, u32 hash, const void *wanted, Hash *hash_of, Same *is_it) {
+  if (2 * used >= table->room) {
+    const u32 room = table->room ? 2 * table->room : 128;
+    u32 *slots = take(&g->owner, 4 * room);
+    if (!slots) return g->failed = 1, (u32 *)0;
+    for (u32 i = 0; i < used; i++) {
+      u32 at = hash_of(g, i) & (room - 1);
+      while (slots[at]) at = (at + 1) & (room - 1);
+      slots[at] = i + 1;
+    }
+    give_back(&g->owner, table->slots);
+    *table = (Slots){slots, room};
+  }
+  u32 at = hash & (table->room - 1);
+  while (table->slots[at] && !is_it(g, table->slots[at] - 1, wanted)) at = (at + 1) & (table->room - 1);
+  return table->slots + at;
+}
+
+// ---- frames ----
+static u32 hash_frame(const Frame *f) { return mixed(mixed(mixed(1, f->node), f->count), f->parent); }
+static u32 frame_hash(const Grammar *g, u32 frame) { return hash_frame(g->frames + frame); }
+static int is_frame(const Grammar *g, u32 frame, const void *wanted) {
+  const Frame *one = g->frames + frame, *other = wanted;
+  return one->node == other->node && one->count == other->count && one->parent == other->parent;
+}
 
 u32 frame_of(Grammar *g, u32 node, u32 count, u32 parent) {
   const Frame wanted = {node, count, parent};
-  if (2 * g->frames_used >= g->frame_slots_room) {
-    const u32 slots = g->frame_slots_room ? 2 * g->frame_slots_room : 128;
-    u32 *table = take(&g->owner, 4 * slots);
-    if (!table) return g->failed = 1, NONE;
-    for (u32 i = 0; i < g->frames_used; i++) {
-      u32 at = frame_hash(g->frames[i]) & (slots - 1);
-      while (table[at]) at = (at + 1) & (slots - 1);
-      table[at] = i + 1;
-    }
-    give_back(&g->owner, g->frame_slots);
-    g->frame_slots = table;
-    g->frame_slots_room = slots;
-  }
-  const u32 last = g->frame_slots_room - 1;
-  u32 at = frame_hash(wanted) & last;
-  for (; g->frame_slots[at]; at = (at + 1) & last) {
-    const Frame *one = g->frames + g->frame_slots[at] - 1;
-    if (one->node == node && one->count == count && one->parent == parent) return g->frame_slots[at] - 1;
-  }
+  u32 *slot = slot_of(g, &g->frame_slots, g->frames_used, hash_frame(&wanted), &wanted, frame_hash, is_frame);
+  if (!slot) return NONE;
+  if (*slot) return *slot - 1;
   if (!ROOM(g, frames)) return NONE;
   g->frames[g->frames_used] = wanted;
-  g->frame_slots[at] = ++g->frames_used;
+  *slot = ++g->frames_used;
   return g->frames_used - 1;
 }
 
@@ -147,10 +160,34 @@ static int is_before(const Config *a, const Config *b) {
   return a->frame < b->frame;
 }
 
-static u32 state_hash(const Config *configs, u32 count, u32 accepts) {
-  u32 hash = accepts;
-  for (u32 i = 0; i < count; i++) hash = config_hash(hash, configs + i);
+typedef struct { const Config *configs; u32 count, accepts; } Wanted;
+static u32 hash_configs(const Wanted *w) {
+  u32 hash = w->accepts;
+  for (u32 i = 0; i < w->count; i++) hash = config_hash(hash, w->configs + i);
   return hash;
+}
+static u32 state_hash(const Grammar *g, u32 state) {
+  const State *s = g->states + state;
+  return hash_configs(&(Wanted){g->configs + s->first, s->count, s->accepts});
+}
+static int is_state(const Grammar *g, u32 state, const void *wanted) {
+  const State *s = g->states + state;
+  const Wanted *w = wanted;
+  if (s->count != w->count || s->accepts != w->accepts) return 0;
+  for (u32 i = 0; i < w->count; i++)
+    if (!is_same(g->configs + s->first + i, w->configs + i)) return 0;
+  return 1;
+}
+
+// Add the bytes that may come next.
+static void find_bytes(const Grammar *g, const Config *c, u32 *bytes) {
+  const Node *n = g->nodes + c->node;
+  if (n->op == LITERAL) {
+    const u8 byte = g->bytes[n->a + c->at];
+    bytes[byte / 32] |= 1u << byte % 32;
+  } else {
+    for (u32 i = 0; i < 8; i++) bytes[i] |= automaton(n->a)->first[c->at][i];
+  }
 }
 
 u32 state_of(Grammar *g, Config *configs, u32 count, u32 accepts) {
@@ -160,41 +197,25 @@ u32 state_of(Grammar *g, Config *configs, u32 count, u32 accepts) {
     for (; at && is_before(&one, configs + at - 1); at--) configs[at] = configs[at - 1];
     configs[at] = one;
   }
-  if (2 * g->states_used >= g->state_slots_room) {
-    const u32 slots = g->state_slots_room ? 2 * g->state_slots_room : 128;
-    u32 *table = take(&g->owner, 4 * slots);
-    if (!table) return g->failed = 1, NONE;
-    for (u32 i = 0; i < g->states_used; i++) {
-      const State *s = g->states + i;
-      u32 at = state_hash(g->configs + s->first, s->count, s->accepts) & (slots - 1);
-      while (table[at]) at = (at + 1) & (slots - 1);
-      table[at] = i + 1;
-    }
-    give_back(&g->owner, g->state_slots);
-    g->state_slots = table;
-    g->state_slots_room = slots;
-  }
-  const u32 last = g->state_slots_room - 1;
-  u32 at = state_hash(configs, count, accepts) & last;
-  for (; g->state_slots[at]; at = (at + 1) & last) {
-    const State *one = g->states + g->state_slots[at] - 1;
-    u32 same = one->count == count && one->accepts == accepts ? 0 : NONE;
-    while (same < count && is_same(g->configs + one->first + same, configs + same)) same++;
-    if (same == count) return g->state_slots[at] - 1;
-  }
+  const Wanted wanted = {configs, count, accepts};
+  u32 *slot = slot_of(g, &g->state_slots, g->states_used, hash_configs(&wanted), &wanted, state_hash, is_state);
+  if (!slot) return NONE;
+  if (*slot) return *slot - 1;
   if (g->states_used == MOST_STATES) return g->failed = 1, NONE;
   while (g->configs_used + count > g->configs_room) {
     const u32 used = g->configs_used;
     g->configs_used = g->configs_room;
-    const int made = ROOM(g, configs);
+    const int has_room = ROOM(g, configs);
     g->configs_used = used;
-    if (!made) return NONE;
+    if (!has_room) return NONE;
   }
   if (!ROOM(g, states)) return NONE;
-  g->states[g->states_used] = (State){g->configs_used, count, accepts};
+  State *made = g->states + g->states_used;
+  *made = (State){.first = g->configs_used, .count = count, .accepts = accepts};
+  for (u32 i = 0; i < count; i++) find_bytes(g, configs + i, made->bytes);
   __builtin_memcpy(g->configs + g->configs_used, configs, count * sizeof(Config));
   g->configs_used += count;
-  g->state_slots[at] = ++g->states_used;
+  *slot = ++g->states_used;
   return g->states_used - 1;
 }
 
@@ -242,6 +263,7 @@ static void moved(Grammar *g, Config c, u8 byte) {
 
 // ---- steps ----
 u32 step(Grammar *g, u32 state, u8 byte) {
+  if (!has_byte(g->states[state].bytes, byte)) return NONE;
   const u64 key = (u64)(state + 1) << 8 | byte;
   if (2 * g->steps_used >= g->steps_room) {
     const u32 room = g->steps_room ? 2 * g->steps_room : 1024;
@@ -275,30 +297,47 @@ u32 step(Grammar *g, u32 state, u8 byte) {
   return to;
 }
 
-int takes_plain(const Grammar *g, u32 state, u32 count) {
-  const State s = g->states[state];
-  for (u32 i = 0; i < s.count; i++) {
-    const Config *c = g->configs + s.first + i;
-    const Node *n = g->nodes + c->node;
-    if (n->op != TERMINAL) continue;
-    const Automaton *a = automaton(n->a);
-    if (n->b == 1 && n->c == 1 ? a->stays[c->at] : a->takes_plain && !c->at && n->c - c->count >= count) return 1;
-  }
-  return 0;
+// ---- kinds of characters ----
+// Those of which any may come, for as long as a terminal lasts.
+static u32 own_kinds(Grammar *g, const Config *c) {
+  const Node *n = g->nodes + c->node;
+  if (n->op != TERMINAL) return 0;
+  if (n->b == 1 && n->c == 1) return kinds_that_stay(automaton(n->a), c->at);
+  return c->at || n->c != NONE ? 0 : whole_kinds(automaton(n->a));
 }
 
-void first_bytes(const Grammar *g, u32 state, u32 *set) {
-  const State s = g->states[state];
-  for (u32 i = 0; i < s.count; i++) {
-    const Config c = g->configs[s.first + i];
+// Two sets do not add up: behind a character of one, one of the other may not come.
+static u32 larger(u32 kinds, u32 others) {
+  return __builtin_popcount(others) > __builtin_popcount(kinds) ? others : kinds;
+}
+
+void find_kinds(Grammar *g, u32 state) {
+  g->states[state].has_kinds = 1;
+  const u32 count = g->states[state].count;
+  u32 kinds = 0, some = 0, most = 0, followed = 0;
+  for (u32 i = 0; i < count; i++) {
+    const Config c = g->configs[g->states[state].first + i];
     const Node *n = g->nodes + c.node;
-    if (n->op == LITERAL) {
-      const u8 byte = g->bytes[n->a + c.at];
-      set[byte / 32] |= 1u << byte % 32;
-      continue;
+    kinds = larger(kinds, own_kinds(g, &c));
+    if (n->op != TERMINAL || c.at) continue;
+    const u32 whole = whole_kinds(automaton(n->a)), left = n->c - c.count;
+    if (n->c != NONE && whole && left > most) {
+      some = whole;
+      most = left;
     }
-    const u16 *moves = automaton(n->a)->moves + c.at * 256;
-    for (u32 byte = 0; byte < 256; byte++)
-      if (moves[byte]) set[byte / 32] |= 1u << byte % 32;
+    // The terminal may end with one of these, and the next goes on with others of them.
+    if (larger(kinds, whole) != kinds && c.count + 1 >= n->b && followed++ < MOST_FOLLOWED) {
+      const u32 follows = state_at(g, n->d, c.frame);
+      if (follows == NONE) continue;
+      const State f = g->states[follows];
+      for (u32 j = 0; j < f.count; j++) {
+        const Config *d = g->configs + f.first + j;
+        kinds = larger(kinds, is_same(d, &c) ? whole : whole & own_kinds(g, d));
+      }
+    }
   }
+  State *s = g->states + state;
+  s->kinds = kinds;
+  s->some_kinds = some;
+  s->characters = most;
 }

@@ -42,7 +42,7 @@ class Buffers:
     state: Binding
     history: Binding
     logits: Binding
-    masks: Binding
+    grammars: Binding
 
 
 class PlanLowering:
@@ -159,11 +159,18 @@ class PlanLowering:
         return Kernel(name, pipeline, lambda: (b.state, b.logits, b.history), lambda m: (m, 1, 1), cost)
 
     def masks(self) -> Kernel:
-        """Return the kernel that leaves each row the tokens of its mask."""
+        """Return the kernel that leaves each row the tokens that its grammar allows."""
         words, b = mask_words(self._config.vocab_size), self._buffers
-        pipeline = self._builder.pipeline("masks", {}, VOCAB=self._config.vocab_size, WORDS=words, WORKGROUP=64)
+        pipeline = self._builder.pipeline("masks", {}, VOCAB=self._config.vocab_size, WORDS=words, WORKGROUP=256)
         cost = Cost(row_bytes=4 * words)
-        return Kernel("masks", pipeline, fixed((b.state, b.logits, b.masks)), lambda m: (-(-words // 64), m, 1), cost)
+        reads = fixed((b.state, b.logits, b.grammars))
+        return Kernel("masks", pipeline, reads, lambda m: (-(-words // 8), m, 1), cost)
+
+    def follow(self) -> Kernel:
+        """Return the kernel that takes each row to the next state of its grammar."""
+        words, b = mask_words(self._config.vocab_size), self._buffers
+        pipeline = self._builder.pipeline("follow", {}, WORDS=words, RING=RING, WORKGROUP=64)
+        return Kernel("follow", pipeline, fixed((b.state, b.grammars, b.history)), lambda m: (m, 1, 1), Cost())
 
     def _logits(self, rows: str, single_row: bool) -> list[Kernel]:
         """Return the head over "one" or "few" of the rows of a pass."""

@@ -1,0 +1,1 @@
+"""Tables from texts: rows of the columns that a person names, whose cells are words of the text."""

@@ -1,0 +1,152 @@
+"""The states of grammars that kernels follow by themselves, so that several steps are in flight.
+
+A state has a mask of the tokens that may come next, and says where they lead: back to it, as most characters of a
+string, or by an *exit* to another state. A row that samples any other token waits: the host goes on with its grammar.
+web/kernels/kernels.h and wgsl_shaders/sampling/masks.wgsl read the same words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from py_core.grammar.expressions import GrammarError
+from py_core.sampling import mask_words
+
+if TYPE_CHECKING:
+    from py_core.backends.device import Device
+    from py_core.grammar.constraint import TokenGrammar
+
+MOST_EXITS = 63
+"""Exits of a state. Rarer ones wait for the host."""
+
+_HEADER = 2
+_WIDE = 192
+"""States with masks for which there is room. States with few tokens have exits alone."""
+
+Place = tuple["TokenGrammar", int]
+"""A state of a grammar."""
+
+
+def grammar_bytes(vocab_size: int) -> int:
+    """Return the bytes of all states. One has the number of exits, if it has masks, exits (token, number of the next
+    state, 0 if the host has to tell), the mask of the tokens that may come next, and that of those that lead back to
+    it. Without masks only the exits may come. Its number is the place of its first word, and 1."""
+    return 4 * _WIDE * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+
+
+class GrammarStates:
+    """The states that one device has."""
+
+    def __init__(self, device: Device, least_forced: int) -> None:
+        """least_forced: rows wait before this number of forced tokens, which the host has run in one pass."""
+        self._device, self._least_forced = device, least_forced
+        self._words = grammar_bytes(device.config.vocab_size) // 4
+        self._used = 0
+        self._numbers: dict[Place, int] = {}
+        self._lead: dict[Place, list[int]] = {}
+        """Where exits have to name the state once it is there: words."""
+        self._next = deque[Place]()
+        """States to which exits lead, those that may be reached first in front."""
+
+    def forget(self) -> None:
+        """Forget all states. No step is in flight."""
+        self._used = 0
+        self._numbers.clear()
+        self._lead.clear()
+        self._next.clear()
+
+    def keep_to(self, grammars: Collection[TokenGrammar]) -> None:
+        """Look ahead only in these grammars. Others may be closed."""
+        self._next = deque(place for place in self._next if place[0] in grammars)
+
+    @property
+    def knows_all(self) -> bool:
+        """True if it has all states to which likely tokens lead."""
+        return not self._next
+
+    def numbers(self, places: Sequence[Place | None]) -> list[int]:
+        """Return the numbers of states, which are brought to the device if they are not there; 0 for None. No step is
+        in flight. Raises GrammarError."""
+        wanted = dict.fromkeys(place for place in places if place)
+        for again in (False, True):
+            new = [place for place in wanted if place not in self._numbers]
+            if again or not new:
+                break
+            self._next.clear()
+            if all(self._bring(place) for place in new):
+                break
+            self.forget()  # there is not room for all
+        for place in new if again else ():
+            self._bring(place)
+        return [self._numbers[place] if place else 0 for place in places]
+
+    def look_ahead(self, count: int) -> None:
+        """Bring up to `count` more states that may be reached, if there is room."""
+        while count and self._next:
+            grammar, state = self._next.popleft()
+            if (grammar, state) in self._numbers or len(grammar.forced(state)) >= self._least_forced:
+                continue
+            count -= 1
+            with contextlib.suppress(GrammarError):  # it is told if an answer comes there
+                if not self._bring((grammar, state)):
+                    return
+
+    def _bring(self, place: Place) -> bool:
+        """Bring a state, and those behind it that only one token leads to. Returns False if there is no room."""
+        if place in self._numbers:
+            return True
+        grammar, state = place
+        forced = grammar.forced(state)
+        along = grammar.along(state, forced)
+        # The last token that is forced is left to the model.
+        chain = list(
+            itertools.takewhile(lambda one: (grammar, one) not in self._numbers, along[: max(0, len(forced) - 1)])
+        )
+        behind = along[len(chain)]
+        ends = (grammar, behind) in self._numbers
+        last = None if ends else self._wide(grammar, behind)
+        size = (_HEADER + 2) * len(chain)
+        if self._used + size + (0 if last is None else len(last[0])) > self._words:
+            return False
+        numbers = {(grammar, one): self._used + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
+        if last is not None:
+            numbers[grammar, behind] = self._used + size + 1
+        self._numbers |= numbers
+        words = [
+            number for token, after in zip(forced, along[1 : len(chain) + 1], strict=False)
+            for number in (1, 0, token, self._numbers[grammar, after])
+        ]  # fmt: skip
+        record = np.array(words, np.uint32)
+        if last is not None:
+            for at, there in enumerate(last[1]):
+                number, exit_word = self._numbers.get(there, 0), _HEADER + 2 * at + 1
+                last[0][exit_word] = number
+                if not number:
+                    self._lead.setdefault(there, []).append(self._used + size + exit_word)
+                    if grammar.is_likely(int(last[0][exit_word - 1])):
+                        self._next.append(there)
+            record = np.concatenate((record, last[0]))
+        self._device.write_grammar_state(4 * self._used, record.tobytes())
+        self._used += len(record)
+        for there, number in numbers.items():
+            for exit_word in self._lead.pop(there, []):
+                self._device.write_grammar_state(4 * exit_word, number.to_bytes(4, "little"))
+        return True
+
+    def _wide(self, grammar: TokenGrammar, state: int) -> tuple[np.ndarray, list[Place]]:
+        """Return the words of a state, and the states to which its exits lead, whose numbers are left out."""
+        mask, keeps, exits = grammar.moves(state, MOST_EXITS)
+        forced = grammar.forced(state)
+        exits.sort(key=lambda move: move[0] not in forced)
+        has_masks = keeps.any() or len(exits) < int(np.bitwise_count(mask).sum())
+        words = np.zeros(_HEADER + 2 * len(exits), np.uint32)
+        words[:_HEADER] = len(exits), has_masks
+        words[_HEADER::2] = [token for token, _ in exits]
+        there = [(grammar, after) for _, after in exits]
+        return (np.concatenate((words, mask, keeps)) if has_masks else words), there
