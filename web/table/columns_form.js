@@ -10,7 +10,10 @@ const MOST = 12; // app/extraction/columns.py
 const KINDS = ['text', 'number', 'date', 'email', 'phone', 'choice'];
 const SETS = { contacts: ['text', 'email', 'phone'], invoices: ['text', 'text', 'date', 'number'], events: ['date', 'text', 'text'] };
 
-/** @typedef {{name: string, kind: string, words: string}} Typed words: of a choice, as they were typed */
+/**
+ * @typedef {{name: string, kind: string, words: string, isMade?: boolean}} Typed words: of a choice, as they were typed;
+ *   isMade: of a made set, and not changed
+ */
 
 export class ColumnsForm {
   columns = setOf('contacts');
@@ -42,7 +45,13 @@ export class ColumnsForm {
   /** @param {Typed} column @param {number} at */
   #row(column, at) {
     const number = at + 1;
-    const typed = (name) => ({ target }) => { column[name] = target.value; this.#onChange(); };
+    const typed = (name) => ({ target }) => {
+      // Another name is most often another kind, too: emails are not streets.
+      if (column.isMade && name === 'name') column.kind = 'text';
+      column.isMade = false;
+      column[name] = target.value;
+      this.#onChange();
+    };
     return html`<li class="table-column">
       <input class="column-name" .value=${live(column.name)} maxlength="60" dir="auto" aria-label=${t('table.columnName', { number })} placeholder=${t('table.columnHint')} @input=${typed('name')}>
       <select aria-label=${t('table.columnKind', { number })} @change=${typed('kind')}>${KINDS.map((kind) => html`<option value=${kind} .selected=${kind === column.kind}>${t(`table.kind_${kind}`)}</option>`)}</select>
@@ -70,5 +79,5 @@ export class ColumnsForm {
 /** @param {string} name of a made set @returns {Typed[]} */
 function setOf(name) {
   const names = t(`table.columns_${name}`).split(', ');
-  return SETS[name].map((kind, at) => ({ name: names[at], kind, words: '' }));
+  return SETS[name].map((kind, at) => ({ name: names[at], kind, words: '', isMade: true }));
 }
