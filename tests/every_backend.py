@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = [Path(__file__).parent / name for name in ("backends", "paging", "speculation")]
+FOLDERS = [Path(__file__).parent / name for name in ("backends", "grammar", "paging", "speculation")]
 ON_THE_GPU = {"webgpu", "device"}
 """Its name in the parameters of fixtures, which may say more behind a hyphen."""
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ import typer
 from rich.table import Table
 
 from app.cli.loading import native_grammar_host
+from app.cli.option_groups import option_group
 from app.cli.terminal import console
 from app.generation.grammars import shape_of, token_bytes
 from app.models.cache import model_path
@@ -25,6 +26,7 @@ from py_core.display import shown
 from py_core.formats.gguf import read_header
 from py_core.formats.source import open_source
 from py_core.grammar.expressions import Grammar, GrammarError
+from py_core.sampling import SamplingParams
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.registry import tokenizer_from_gguf
 
@@ -33,27 +35,37 @@ if TYPE_CHECKING:
 
 grammar_app = typer.Typer(help="Schemas, grammars and regular expressions that answers can be made to follow.")
 
-SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A file with a JSON Schema.")]
-GrammarOption = Annotated[Path | None, typer.Option("--grammar", help="A file with a grammar in llama.cpp's GBNF.")]
-RegexOption = Annotated[str | None, typer.Option("--regex", help="A regular expression for the whole text.")]
-ChoiceOption = Annotated[
-    list[str] | None, typer.Option("--choice", help="One of the texts to choose from; given several times.")
-]
-AfterOption = Annotated[
-    str | None, typer.Option("--after", metavar="TAG", help="Free text, in which each of these tags begins the shape.")
-]
-CloseOption = Annotated[
-    bool, typer.Option("--close", help="If --max-tokens ends a shape, append the shortest rest of it.")
-]
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The shape of a command's answers. `option_group` makes them options of the command."""
+
+    schema: Annotated[Path | None, typer.Option("--schema", help="A file with a JSON Schema.")] = None
+    grammar: Annotated[Path | None, typer.Option("--grammar", help="A file with a grammar in llama.cpp's GBNF.")] = None
+    regex: Annotated[str | None, typer.Option("--regex", help="A regular expression for the whole text.")] = None
+    choice: Annotated[
+        list[str] | None, typer.Option("--choice", help="One of the texts to choose from; given several times.")
+    ] = None
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="TAG", help="Free text, in which each of these tags begins the shape."),
+    ] = None
+    close: Annotated[
+        bool, typer.Option("--close", help="If --max-tokens ends a shape, append the shortest rest of it.")
+    ] = False
+
+    def read(self) -> Grammar | None:
+        """As `shape_of`, with files."""
+        schema, grammar = (None if path is None else path.read_text("utf-8") for path in (self.schema, self.grammar))
+        return shape_of(schema, grammar, self.regex, self.choice or None, self.after)
+
+    def applied_to(self, sampling: SamplingParams) -> SamplingParams:
+        """Return these rules for answers of the shape, if there is one. Raises GrammarError."""
+        shape = self.read()
+        return sampling if shape is None else replace(sampling, grammar=shape, closes=self.close)
 
 
-def grammar_of(
-    schema: Path | None, grammar: Path | None, regex: str | None, choice: Sequence[str] | None = None,
-    after: str | None = None,
-) -> Grammar | None:  # fmt: skip
-    """As `shape_of`, with files."""
-    of_schema, of_grammar = (None if path is None else path.read_text("utf-8") for path in (schema, grammar))
-    return shape_of(of_schema, of_grammar, regex, choice or None, after)
+NO_SHAPE = ShapeOptions()
 
 
 def tell_cut_off(closes: bool) -> None:
@@ -93,14 +105,12 @@ def follow(opened: OpenGrammar, tokenizer: Tokenizer, text: str) -> Followed:
 
 
 @grammar_app.command("test")
+@option_group("shape", ShapeOptions, ("schema", "grammar", "regex", "after"))
 def follow_instances(
     instances: Annotated[
         list[Path] | None, typer.Argument(metavar="INSTANCE...", help="Files with a text each.")
     ] = None,
-    schema: SchemaOption = None,
-    grammar: GrammarOption = None,
-    regex: RegexOption = None,
-    after: AfterOption = None,
+    shape: ShapeOptions = NO_SHAPE,
     cases: Annotated[
         Path | None, typer.Option(help="A file of {name, schema, tests: [{valid, data}]}, one a line; may be gzip.")
     ] = None,
@@ -121,11 +131,11 @@ def follow_instances(
         report = _test_cases(kernel, tokenizer, cases)
         _print(report, as_json)
         return
-    made = grammar_of(schema, grammar, regex, after=after)
+    made, schema = shape.read(), shape.schema
     if made is None or not instances:
         raise ValueError("Give --schema, --grammar or --regex and files to test, or --cases.")
     opened = kernel.open(made)
-    read_schema: Any = json.loads(schema.read_text("utf-8")) if schema and after is None else None
+    read_schema: Any = json.loads(schema.read_text("utf-8")) if schema and shape.after is None else None
     told = []
     for path in instances:
         text = path.read_text("utf-8")
@@ -151,7 +161,8 @@ async def _tokenizer(model: Path | None) -> Tokenizer:
     return tokenizer_from_gguf(header.metadata)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def case_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file of --cases."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
@@ -163,7 +174,7 @@ def _test_cases(kernel: GrammarKernel, tokenizer: Tokenizer, path: Path) -> dict
 
     counts: Counter[str] = Counter()
     compile_ms, mask_us, names = list[float](), list[float](), dict[str, list[str]]()
-    for row in _rows(path):
+    for row in case_rows(path):
         counts["schemas"] += 1
         begin = time.perf_counter()
         try:

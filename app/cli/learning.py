@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -20,19 +19,11 @@ from rich.progress import Progress, TaskID
 
 from app.chat.asker import GREEDY, Asker, SingleAnswer
 from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
-from app.cli.grammar import (
-    AfterOption,
-    ChoiceOption,
-    CloseOption,
-    GrammarOption,
-    RegexOption,
-    SchemaOption,
-    grammar_of,
-    tell_cut_off,
-)
+from app.cli.grammar import NO_SHAPE, ShapeOptions, tell_cut_off
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import SHORT_ID
+from app.cli.option_groups import option_group
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
@@ -216,6 +207,7 @@ def _lesson_of(texts: list[str]) -> LessonRow:
     return LessonRow(1, told.question, told.answer)
 
 
+@option_group("shape", ShapeOptions)
 @model_options("autotune", "context", "draft", "max_memory")
 def ask(
     questions: Annotated[
@@ -235,12 +227,7 @@ def ask(
         bool, typer.Option("--json", help="Print a JSON list of objects: the answers, and all that --why shows.")
     ] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = ASKED_TOKENS,
-    schema: SchemaOption = None,
-    grammar: GrammarOption = None,
-    regex: RegexOption = None,
-    choice: ChoiceOption = None,
-    after: AfterOption = None,
-    close: CloseOption = False,
+    shape: ShapeOptions = NO_SHAPE,
     file: FileOption = None,
     home: HomeOption = None,
     options: ModelOptions = DEFAULTS,
@@ -254,7 +241,7 @@ def ask(
     a sentence on standard error says why, and the exit status is 1.
     """
     asked = _questions(questions)
-    sampling = replace(GREEDY, grammar=grammar_of(schema, grammar, regex, choice, after), closes=close)
+    sampling = shape.applied_to(GREEDY)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[SingleAnswer | str]:
@@ -282,7 +269,7 @@ def ask(
     else:
         print(json.dumps([None if isinstance(one, str) else one.text for _, one in given]))
     if sampling.grammar and any(isinstance(one, SingleAnswer) and one.reason != "end" for _, one in given):
-        tell_cut_off(close)
+        tell_cut_off(shape.close)
     problems = [(question, one) for question, one in given if isinstance(one, str)]
     for question, problem in problems:
         notes.print(f"{shown(question)}: {problem}", markup=False, soft_wrap=True)

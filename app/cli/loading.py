@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress
 
 from app.cli.model_file import ModelOption
+from app.cli.option_groups import Command, option_group
 from app.cli.terminal import console
 from app.generation.grammars import VocabularyGrammars
 from app.models.autotune_cache import AutotuneCache
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from py_core.grammar.kernel import KernelHost
 
 notes = console(stderr=True)
-
-Command = Callable[..., None]
 
 
 class Precision(StrEnum):
@@ -113,27 +111,7 @@ DEFAULTS = ModelOptions()
 def model_options(*names: str) -> Callable[[Command], Command]:
     """Give a command the options of a model, in the place of its parameter `options`: model, backend, precision, and
     those with these names."""
-    offered = [field for field in fields(ModelOptions) if field.name in ("model", "backend", "precision", *names)]
-    hints = get_type_hints(ModelOptions, include_extras=True)
-    of_model = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in offered
-    ]
-
-    def decorated(command: Command) -> Command:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            options = ModelOptions(**{field.name: given.pop(field.name) for field in offered})
-            command(options=options, **given)
-
-        parameters = list[Parameter]()
-        for own in signature(command, eval_str=True).parameters.values():
-            parameters += of_model if own.name == "options" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
-        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
-
-    return decorated
+    return option_group("options", ModelOptions, ("model", "backend", "precision", *names))
 
 
 async def _load(options: ModelOptions) -> Model:

@@ -33,23 +33,14 @@ from app.cli.chats import chats_app
 from app.cli.consolidation import consolidate
 from app.cli.exact_tools import compute
 from app.cli.files import convert, quantize
-from app.cli.grammar import (
-    AfterOption,
-    ChoiceOption,
-    CloseOption,
-    GrammarOption,
-    RegexOption,
-    SchemaOption,
-    grammar_app,
-    grammar_of,
-    tell_cut_off,
-)
+from app.cli.grammar import NO_SHAPE, ShapeOptions, grammar_app, tell_cut_off
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import memory_app
 from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
+from app.cli.option_groups import option_group
 from app.cli.perplexity import perplexity
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
@@ -123,6 +114,7 @@ SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1)]
 
 
 @app.command()
+@option_group("shape", ShapeOptions)
 @model_options("autotune", "context", "tiers", "draft", "max_memory")
 def chat(
     options: ModelOptions = DEFAULTS,
@@ -131,12 +123,7 @@ def chat(
     seed: SeedOption = CHAT_SAMPLING.seed,
     max_tokens: MaxTokensOption = MAX_TOKENS,
     adapter: AdapterOption = None,
-    schema: SchemaOption = None,
-    grammar: GrammarOption = None,
-    regex: RegexOption = None,
-    choice: ChoiceOption = None,
-    after: AfterOption = None,
-    close: CloseOption = False,
+    shape: ShapeOptions = NO_SHAPE,
     file: FileOption = None,
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
@@ -151,19 +138,11 @@ def chat(
     """
     for path in file or ():
         text_of(path.name, bytes_of(path))  # before the model is loaded
-    shape = grammar_of(schema, grammar, regex, choice, after)
-    chosen = replace(
-        CHAT_SAMPLING,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        grammar=shape,
-        closes=close and shape is not None,
-    )
+    chosen = shape.applied_to(replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed))
     with asyncio.Runner() as runner:
         loaded = runner.run(options.load())
         sampling = None if chosen == CHAT_SAMPLING else chosen
-        if sampling and not shape:
+        if sampling and not sampling.grammar:
             sampling = kept_from_loops(sampling, loaded.graph.parameters)
         loaded.bos = not no_bos
         adapters = AnswerAdapters(loaded.engine)
@@ -183,6 +162,7 @@ def chat(
 
 
 @app.command()
+@option_group("shape", ShapeOptions)
 @model_options("autotune", "context", "draft", "max_memory")
 def generate(
     prompt: PromptArgument,
@@ -198,12 +178,7 @@ def generate(
     adapter: AdapterOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with tokens and speed.")] = False,
     no_bos: NoBosOption = False,
-    schema: SchemaOption = None,
-    grammar: GrammarOption = None,
-    regex: RegexOption = None,
-    choice: ChoiceOption = None,
-    after: AfterOption = None,
-    close: CloseOption = False,
+    shape: ShapeOptions = NO_SHAPE,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the text alone.")] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw.
@@ -212,11 +187,10 @@ def generate(
     With --schema, --grammar, --regex or --choice it is a text of that shape.
     """
     sampling = SamplingParams(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, grammar=grammar_of(schema, grammar, regex, choice, after), closes=close,
-    )  # fmt: skip
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
+    )
     text = _read_prompt(prompt)
-    asyncio.run(_generate(text, raw, max_tokens, sampling, options, adapter, as_json, no_bos, quiet))
+    asyncio.run(_generate(text, raw, max_tokens, shape.applied_to(sampling), options, adapter, as_json, no_bos, quiet))
 
 
 @app.command()

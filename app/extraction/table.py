@@ -18,6 +18,7 @@ from py_core.engine.engine import Timings
 from py_core.grammar.expressions import GrammarError
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
 
 if TYPE_CHECKING:
@@ -93,14 +94,14 @@ class TableExtraction:
         finally:
             self._model.engine.free(sequence)
 
-    async def _written(self, sequence: object, piece: Entry, stop: StopToken) -> AsyncIterator[Row]:
+    async def _written(self, sequence: TokenSequence, piece: Entry, stop: StopToken) -> AsyncIterator[Row]:
         """The rows that the model writes of a piece."""
         engine, text = self._model.engine, self._text[piece.start : piece.end]
         prompt = await self._model.encode_chat(self._prompt(text))
         grammar = rows_grammar(text, self._columns, is_one=self._is_small and piece.is_line)
         most = _LEAST_ROWS + _ROWS * len(self._model.tokenizer.encode(text))
         timings = Timings()
-        reading = asyncio.ensure_future(engine.prefill(sequence, prompt, timings))  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(engine.prefill(sequence, prompt, timings))
         try:
             with stop.cancels(reading):
                 await reading
@@ -108,7 +109,7 @@ class TableExtraction:
             if not stop.is_stopped:
                 raise
             return
-        stream = TextStream(self._model, sequence, most, SamplingParams(temperature=0.0, grammar=grammar), timings)  # type: ignore[arg-type]
+        stream = TextStream(self._model, sequence, most, SamplingParams(temperature=0.0, grammar=grammar), timings)
         at, decoder = 1, json.JSONDecoder(parse_float=str, parse_int=str)
         try:
             async with aclosing(stream.pieces()) as parts:  # type: ignore[type-var]

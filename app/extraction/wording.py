@@ -36,29 +36,10 @@ _WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-
 _INSIDE = frozenset(".@_+")
 """Signs between letters or digits that keep a word together: in an address, a version."""
 _NOT_FIRST = frozenset(",;:.!?)]}>\u00bb\u201d\u2019")
-_LEADS_ON = frozenset(
-    (
-        *("a", "an", "the", "of", "by", "at", "in", "on", "to", "for", "from", "with", "and", "or"),
-        *(
-            "der",
-            "die",
-            "das",
-            "den",
-            "dem",
-            "des",
-            "ein",
-            "eine",
-            "von",
-            "vom",
-            "bis",
-            "am",
-            "im",
-            "mit",
-            "und",
-            "oder",
-        ),
-    )
-)
+_LEADS_ON = frozenset((
+    "a", "an", "the", "of", "by", "at", "in", "on", "to", "for", "from", "with", "and", "or",
+    "der", "die", "das", "den", "dem", "des", "ein", "eine", "von", "vom", "bis", "am", "im", "mit", "und", "oder",
+))  # fmt: skip
 """Words that stand before another one: no stretch ends with them."""
 _NOT_LAST = frozenset(",;:([{<\u00ab\u201e\u201c\u2018")
 

@@ -142,20 +142,21 @@ class Decoder:
     def _append_forced(self, sequence: TokenSequence, most: int) -> list[int]:
         """Append up to `most` tokens that are the only way to go on. The last one is left to the model, which may
         choose one that goes on behind what is forced. They run with the next step."""
-        forced = sequence.constraint.forced() if sequence.constraint else []
-        ids = forced[:-1][:most] if len(forced) >= self.LEAST_FORCED else []
+        ids = self._forced(sequence)[:-1][:most]
         sequence.tokens.extend(ids)
         return ids
+
+    def _forced(self, sequence: TokenSequence) -> list[int]:
+        """Return the tokens that are the only way to go on, none if a pass of their own does not pay."""
+        forced = sequence.constraint.forced() if sequence.constraint else []
+        return forced if len(forced) >= self.LEAST_FORCED else []
 
     async def _ahead(self, sequence: TokenSequence, left: int, sampling: SamplingParams) -> list[int]:
         """Run tokens that are the only way to go on, or that are guessed, in one pass. Returns the sampled ids, none if
         there is nothing to run ahead."""
         assert sequence.constraint is not None
         most = min(left, self.FORCED_ROWS)
-        forced, kind = sequence.constraint.forced(), None
-        if len(forced) < self.LEAST_FORCED:
-            forced = []
-        forced = forced[:left]
+        forced, kind = self._forced(sequence)[:left], None
         if len(forced) >= most:  # the first ones need no logits
             ids = forced[: len(forced) - most + 1] if most > 1 else forced[:-1]
             sequence.tokens.extend(ids)

@@ -74,16 +74,12 @@ class GrammarStates:
         """Return the numbers of states, which are brought to the device if they are not there; 0 for None. No step is
         in flight. Raises GrammarError."""
         wanted = dict.fromkeys(place for place in places if place)
-        for again in (False, True):
-            new = [place for place in wanted if place not in self._numbers]
-            if again or not new:
-                break
+        if not wanted.keys() <= self._numbers.keys():
             self._next.clear()
-            if all(self._bring(place) for place in new):
-                break
+        if not all(self._bring(place) for place in wanted):
             self.forget()  # there is not room for all
-        for place in new if again else ():
-            self._bring(place)
+            for place in wanted:
+                self._bring(place)
         return [self._numbers[place] if place else 0 for place in places]
 
     def look_ahead(self, count: int) -> None:

@@ -29,17 +29,21 @@ class TokenGrammar:
     def mask(self, state: int) -> np.ndarray:
         """Return the tokens that may come next in a state, the end tokens among them if the text may end: uint32
         (tokens / 32,), the first token in the lowest bit. Raises GrammarError."""
-        mask = self._grammar.mask(state).copy()
-        if self._grammar.may_end(state):
-            for token in self.end_tokens:
-                mask[token // 32] |= np.uint32(1 << token % 32)
-        return mask
+        return self._with_ends(state, self._grammar.mask(state))
 
     def moves(self, state: int, most: int) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
         """Return the mask of a state, the tokens of it that lead back to the state, likewise, and at most `most` others
         with the states that they lead to. There may be more of either. Raises GrammarError."""
-        mask = self.mask(state)
-        return mask, *self._grammar.moves(state, mask, most)
+        mask, keeps, exits = self._grammar.moves(state, most)
+        return self._with_ends(state, mask), keeps, exits
+
+    def _with_ends(self, state: int, mask: np.ndarray) -> np.ndarray:
+        if not self._grammar.may_end(state):
+            return mask
+        mask = mask.copy()
+        for token in self.end_tokens:
+            mask[token // 32] |= np.uint32(1 << token % 32)
+        return mask
 
     def forced(self, state: int) -> list[int]:
         """Return tokens that are the only way to go on from a state. The last one is up to the model, which may choose
@@ -89,7 +93,7 @@ class Constraint:
     def __init__(self, grammar: TokenGrammar, let_go: Callable[[bool], None]) -> None:
         """let_go: called once the text has ended, with True if the grammar was too large."""
         self.grammar, self._let_go = grammar, let_go
-        self._states: list[int] = [grammar.begins]
+        self._state = grammar.begins
         self._has_ended = False
         self._error: GrammarError | None = None
 
@@ -98,7 +102,7 @@ class Constraint:
         """The grammar's state behind the text. Raises GrammarError if the grammar is too large there."""
         if self._error:
             raise self._error
-        return self._states[-1]
+        return self._state
 
     def mask(self) -> np.ndarray:
         """Return the tokens that may come next, as `TokenGrammar.mask`. Raises GrammarError."""
@@ -113,26 +117,24 @@ class Constraint:
         behind one, `mask` tells: by then other sequences have had their tokens of the same step."""
         end = next((at for at, token in enumerate(tokens) if token in self.grammar.end_tokens), len(tokens))
         try:
-            while tokens[:end]:
-                states = self.grammar.along(self.state, tokens[:end])
-                if len(states) == 1:
-                    raise ValueError(f"The grammar does not allow token {tokens[0]} here.")
-                self._states += states[1:]
-                tokens, end = tokens[len(states) - 1 :], end - len(states) + 1
+            states = self.grammar.along(self.state, tokens[:end])
         except GrammarError as error:
             self._error = error
             return
-        self._has_ended = bool(tokens)
+        if len(states) <= end:
+            raise ValueError(f"The grammar does not allow token {tokens[len(states) - 1]} here.")
+        self._state = states[-1]
+        self._has_ended = end < len(tokens)
 
     @property
     def is_over(self) -> bool:
         """True if nothing can follow but the end."""
-        return self._has_ended or not (self._error or self.grammar.goes_on(self._states[-1]))
+        return self._has_ended or not (self._error or self.grammar.goes_on(self._state))
 
     def closing(self) -> list[int]:
         """Return tokens that end the text in the shortest way that the grammar has; none if it may end here, or there
         would be more than 16,384 bytes."""
-        return [] if self._error or self._has_ended else self.grammar.closing(self._states[-1])
+        return [] if self._error or self._has_ended else self.grammar.closing(self._state)
 
     def close(self) -> None:
         self._let_go(self._error is not None)

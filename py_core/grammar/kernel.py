@@ -18,6 +18,8 @@ from py_core.grammar.program import program_of
 
 _NONE = 0xFFFFFFFF
 _LONGEST_FORCED = 4096
+_MOST_TOKENS = 512
+"""Tokens that one call of the kernel follows."""
 _MOST_AUTOMATA = 1000
 """If there are more, those that no open grammar has are dropped."""
 _MOST_CLOSING = 1 << 14
@@ -137,14 +139,15 @@ class GrammarKernel:
             raise GrammarError(_TOO_LARGE)
         return np.frombuffer(self._host.read(self._bits, 4 * self._words), np.uint32)
 
-    def moves(
-        self, handle: int, state: int, mask: np.ndarray, most: int
-    ) -> tuple[np.ndarray, list[tuple[int, int]]]:  # fmt: skip
-        self._host.write(self._bits, mask.tobytes())
-        count = int(self._calls.moves(handle, state, self._bits, self._keeps, self._scratch, most))
-        keeps = np.frombuffer(self._host.read(self._keeps, 4 * self._words), np.uint32)
+    def moves(self, handle: int, state: int, most: int) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+        count = int(self._calls.moves(handle, state, self._bits, self._keeps, self._scratch, most)) & _NONE
+        if count == _NONE:
+            raise GrammarError(_TOO_LARGE)
+        mask, keeps = (
+            np.frombuffer(self._host.read(place, 4 * self._words), np.uint32) for place in (self._bits, self._keeps)
+        )
         exits = struct.iter_unpack("<II", self._host.read(self._scratch, 8 * count))
-        return keeps, [(token, after) for token, after in exits]
+        return mask, keeps, [(token, after) for token, after in exits]
 
     def after_bytes(self, handle: int, state: int, data: bytes) -> tuple[int | None, int]:
         place, done = self._put(data), self._scratch
@@ -154,13 +157,16 @@ class GrammarKernel:
         return self._checked(handle, after), count
 
     def along(self, handle: int, state: int, tokens: Sequence[int]) -> list[int]:
-        tokens = tokens[: _LONGEST_FORCED // 8]
-        self._host.write(self._scratch, array("I", tokens).tobytes())
-        states = self._scratch + _LONGEST_FORCED // 2
-        count = int(self._calls.after_tokens(handle, state, self._scratch, len(tokens), states))
-        if count < len(tokens):
-            self._checked(handle, _NONE)
-        return [state, *array("I", self._host.read(states, 4 * count))]
+        found, behind = [state], self._scratch + 4 * _MOST_TOKENS
+        for first in range(0, len(tokens), _MOST_TOKENS):
+            some = array("I", tokens[first : first + _MOST_TOKENS])
+            self._host.write(self._scratch, some.tobytes())
+            count = int(self._calls.after_tokens(handle, found[-1], self._scratch, len(some), behind))
+            found += array("I", self._host.read(behind, 4 * count))
+            if count < len(some):
+                self._checked(handle, _NONE)
+                break
+        return found
 
     def forced(self, handle: int, state: int) -> bytes:
         count = int(self._calls.forced(handle, state, self._scratch, _LONGEST_FORCED))
@@ -207,10 +213,11 @@ class OpenGrammar:
         GrammarError."""
         return self._kernel.mask(self._handle, state)
 
-    def moves(self, state: int, mask: np.ndarray, most: int) -> tuple[np.ndarray, list[tuple[int, int]]]:
-        """Return where tokens of the state's mask lead: those that lead back to it, uint32 (tokens / 32,), and at most
-        `most` others, each with the state that it leads to. There may be more of either."""
-        return self._kernel.moves(self._handle, state, mask, most)
+    def moves(self, state: int, most: int) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+        """Return the mask of a state, and where its tokens lead: those that lead back to the state, as in a mask, and
+        at most `most` others, each with the state that it leads to. There may be more of either. Raises
+        GrammarError."""
+        return self._kernel.moves(self._handle, state, most)
 
     def may_end(self, state: int) -> bool:
         """Return True if the text may end here."""
@@ -223,7 +230,7 @@ class OpenGrammar:
 
     def along(self, state: int, tokens: Sequence[int]) -> list[int]:
         """Return the state before each of these tokens, as far as they may follow one another behind a state, and the
-        one behind them; up to 512. Raises GrammarError."""
+        one behind them. Raises GrammarError."""
         return self._kernel.along(self._handle, state, tokens)
 
     def after_bytes(self, state: int, data: bytes) -> tuple[int | None, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from py_core.backends.protocols import Backend
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
@@ -24,6 +26,8 @@ from py_core.sampling import SamplingParams, sample
 from py_core.token_sequence import TokenSequence
 from tests.tiny.llama import TinyLlama
 
+CONTEXT = 400
+"""The context of the model of `written`."""
 GREEDY = SamplingParams()
 
 NO_PAUSE = DeviceSettings(pause=0.01)
@@ -159,3 +163,19 @@ async def assert_said_alone(
         assert said[done] in {sample(logits + one, tokens, len(tokens), rules) for one in off}
         done, rounded = done + 1, rounded + 1
     return rounded
+
+
+def written(folder: Path) -> Path:
+    """Write a tiny model."""
+    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
+    return tiny.write(folder / "tiny.gguf")
+
+
+@asynccontextmanager
+async def sharing_backend(kind: str, folder: Path, kernel_wasm: Callable[[], Path]) -> AsyncIterator[Backend]:
+    """Open the model of `written` on "numpy", "wasm" or "webgpu". As many sequences as possible share steps, whichever
+    is faster here."""
+    pair = await open_pair(written(folder), WgpuHost() if kind == "webgpu" else WasmtimeHost(kernel_wasm()))
+    pair.other.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
+    yield pair.numpy if kind == "numpy" else pair.other
+    pair.other.close()

@@ -17,20 +17,26 @@ from py_core.backend_errors import BackendError
 from py_core.backends import step_times
 from py_core.backends.pipelined import PipelinedBackend
 from py_core.backends.protocols import Backend
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
-from tests.backends.backend_pairs import GREEDY, alone, assert_said_alone, open_pair, prompt
+from tests.backends.backend_pairs import (
+    CONTEXT,
+    GREEDY,
+    alone,
+    assert_said_alone,
+    open_pair,
+    prompt,
+    sharing_backend,
+    written,
+)
 from tests.backends.dying_host import DyingHost
 from tests.backends.variants import gated
 from tests.tiny.adapters import drawn
-from tests.tiny.llama import TinyLlama
 
-CONTEXT = 400
 RULES = [
     GREEDY,
     SamplingParams(temperature=0.9, top_k=40, top_p=0.95, seed=5),
@@ -42,19 +48,10 @@ PATIENCE = 300
 """Seconds after which a wait counts as endless, on any machine."""
 
 
-def written(folder: Path) -> Path:
-    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
-    return tiny.write(folder / "tiny.gguf")
-
-
 @pytest.fixture(params=["numpy", "wasm", "webgpu"])
 async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Backend]:
-    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
-    pair = await open_pair(written(tmp_path), host)
-    # Whichever is faster here, as many as possible share steps.
-    pair.other.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
-    yield pair.numpy if request.param == "numpy" else pair.other
-    pair.other.close()
+    async with sharing_backend(request.param, tmp_path, kernel_wasm) as opened:
+        yield opened
 
 
 @pytest.fixture

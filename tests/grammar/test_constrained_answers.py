@@ -12,17 +12,14 @@ import pytest
 
 from app.building import kernels
 from py_core.backends.protocols import Backend
-from py_core.backends.wasm.host_wasmtime import WasmtimeHost
-from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine.engine import Engine, Timings
 from py_core.grammar.constraint import Constraint, TokenGrammar
 from py_core.grammar.expressions import Choice, Grammar, GrammarError, Joined, Literal, Repeat
 from py_core.grammar.kernel import GrammarKernel
 from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
 from py_core.sampling import SamplingParams
-from tests.backends.backend_pairs import open_pair, prompt
+from tests.backends.backend_pairs import open_pair, prompt, sharing_backend, written
 from tests.backends.dying_host import DeviceGoes, WorkersDie
-from tests.tiny.llama import TinyLlama
 from tests.tiny.models import ALL_BYTES
 
 DIGIT = Choice(tuple(Literal(b"%d" % digit) for digit in range(10)))
@@ -49,18 +46,10 @@ def kernel() -> GrammarKernel:
     return GrammarKernel(WasmtimeGrammarHost(kernels.grammar_kernel_path()), tokens)
 
 
-def written(folder: Path) -> Path:
-    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=400)
-    return tiny.write(folder / "tiny.gguf")
-
-
 @pytest.fixture(params=["numpy", "wasm", "webgpu"])
 async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -> AsyncIterator[Backend]:
-    host = WgpuHost() if request.param == "webgpu" else WasmtimeHost(kernel_wasm())
-    pair = await open_pair(written(tmp_path), host)
-    pair.other.rows_that_pay = pair.numpy.rows_that_pay  # type: ignore[method-assign]
-    yield pair.numpy if request.param == "numpy" else pair.other
-    pair.other.close()
+    async with sharing_backend(request.param, tmp_path, kernel_wasm) as opened:
+        yield opened
 
 
 def engine_of(backend: Backend, kernel: GrammarKernel) -> Engine:
@@ -89,6 +78,7 @@ def shaped(pattern: str, rules: SamplingParams) -> SamplingParams:
     return SamplingParams(**{**vars(rules), "grammar": Grammar({"root": SHAPES[pattern]})})
 
 
+@pytest.mark.every_backend
 async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backend, kernel: GrammarKernel) -> None:
     engine = engine_of(backend, kernel)
     asked = [(pattern, rules) for pattern in SHAPES for rules in RULES]

@@ -67,7 +67,8 @@ def allowed(opened: OpenGrammar, state: int, count: int = len(TOKENS)) -> set[in
 
 def check_moves(opened: OpenGrammar, state: int, found: set[int]) -> None:
     """Check that the tokens of a state lead where the kernel says."""
-    kept, exits = opened.moves(state, opened.mask(state), 9)
+    mask, kept, exits = opened.moves(state, 9)
+    assert np.array_equal(mask, opened.mask(state))
     keeps = set(np.flatnonzero(np.unpackbits(kept.view(np.uint8), bitorder="little")).tolist())
     leaves = dict(exits)
     assert len(leaves) == len(exits) <= 9

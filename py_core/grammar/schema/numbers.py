@@ -16,6 +16,7 @@ from functools import lru_cache
 from py_core.grammar.automata import automaton_of, intersection
 from py_core.grammar.expressions import EMPTY, NOTHING, Automaton, Chars, Expression, GrammarError, Literal, Repeat
 from py_core.grammar.forms import choice, joined
+from py_core.grammar.schema.values import common_values
 
 _DIGITS = ((0x30, 0x39),)
 _MOST_ENUMERATED = 256
@@ -67,12 +68,7 @@ def common_numbers(one: Numbers, other: Numbers) -> Numbers | None:
     """The common part; None if that is nothing."""
     if one is ALL_NUMBERS or other is ALL_NUMBERS:
         return other if one is ALL_NUMBERS else one
-    if one.values is not None or other.values is not None:
-        first, second = (one, other) if one.values is not None else (other, one)
-        assert first.values is not None
-        known = None if second.values is None else frozenset(second.values)
-        rules = second if known is None else Numbers()
-        values = tuple(value for value in first.values if (known is None or value in known) and rules.has(value))
+    if (values := common_values(one, other)) is not None:
         return Numbers(values=values, path=one.path) if values else None
     if one.whole is not None and other.whole is not None and one.whole is not other.whole:
         return None

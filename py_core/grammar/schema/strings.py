@@ -23,6 +23,7 @@ from py_core.grammar.forms import choice, joined
 from py_core.grammar.regex import Pattern as SearchedPattern
 from py_core.grammar.regex import has_match, no_texts, regex_expression, texts_expression
 from py_core.grammar.schema.formats import format_pattern
+from py_core.grammar.schema.values import common_values
 
 _EVERYTHING = frozenset({"", "^", "$", ".*", "^.*", ".*$", "(.*)", "[\\s\\S]*", "^[\\s\\S]*$"})
 """Patterns that are found in each text."""
@@ -72,12 +73,7 @@ def common_strings(one: Strings, other: Strings) -> Strings | None:
     """The common part; None if that is certainly nothing."""
     if one is ALL_STRINGS or other is ALL_STRINGS:
         return other if one is ALL_STRINGS else one
-    if one.values is not None or other.values is not None:
-        first, second = (one, other) if one.values is not None else (other, one)
-        assert first.values is not None
-        known = None if second.values is None else frozenset(second.values)
-        rules = second if known is None else Strings()
-        values = tuple(value for value in first.values if (known is None or value in known) and rules.has(value))
+    if (values := common_values(one, other)) is not None:
         return Strings(values=values) if values else None
     ends = [end for end in (one.most, other.most) if end is not None]
     found = Strings(

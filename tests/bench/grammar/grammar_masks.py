@@ -11,11 +11,11 @@ in this process, and in a worker of Chromium, in which Python calls the same ker
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import llguidance.numpy
 import numpy as np
 from rich.table import Table
 
+from app.cli.grammar import case_rows
 from app.models.cache import model_path
 from app.models.downloads import default_model_path
 from py_core.grammar.expressions import GrammarError
@@ -52,8 +53,7 @@ def measure(cases: Path, model: Path, limit: int | None) -> dict[str, Any]:
     kernel, tokenizer = open_vocabulary(model)
     tokens = kernel.tokens
     wrapped = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Vocabulary(tokenizer, tokens)))
-    with gzip.open(cases, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines][:limit]
+    rows = list(islice(case_rows(cases), limit))
     counts: Counter[str] = Counter()
     compile_ms: dict[str, list[float]] = {"sonata": [], "llguidance": []}
     mask_us: dict[str, list[float]] = {"sonata": [], "llguidance": []}
@@ -132,8 +132,7 @@ json.dumps(measure(GrammarKernel(host, [bytes.fromhex(token) for token in argume
 def measure_both(cases: Path, model: Path, limit: int) -> dict[str, Any]:
     """Results of masks_measure.py for evenly chosen cases: natively, and in Chromium."""
     kernel, tokenizer = open_vocabulary(model)
-    with gzip.open(cases, "rt", encoding="utf-8") as lines:
-        chosen = [json.loads(line) for line in lines]
+    chosen = list(case_rows(cases))
     rows = []
     for row in chosen[:: max(1, len(chosen) // limit)][:limit]:
         try:

@@ -145,3 +145,11 @@ INLINE int takes(Grammar *g, u32 state, const Branch *branch) {
   return !(branch->kinds & ~s->kinds) || (!(branch->kinds & ~s->some_kinds) && branch->characters <= s->characters);
 }
 INLINE int has_byte(const u32 *bytes, u32 byte) { return bytes[byte / 32] >> byte % 32 & 1; }
+INLINE u32 count_of(const u32 *bytes) {
+  u32 count = 0;
+  for (u32 i = 0; i < 8; i++) count += (u32)__builtin_popcount(bytes[i]);
+  return count;
+}
+
+// ---- masks.c ----
+u32 mask(Grammar *g, u32 state, u32 *bits);  // sets the bits of the tokens that may come next; 0 if it failed

@@ -4,12 +4,6 @@
 enum { FEW_BYTES = 8, DEAR = 1000 };  // a mask that takes so much work is kept
 enum { ALL = NONE - 1 };               // as a state: any text may come
 
-static u32 count_of(const u32 *bytes) {
-  u32 count = 0;
-  for (u32 i = 0; i < 8; i++) count += (u32)__builtin_popcount(bytes[i]);
-  return count;
-}
-
 static void add(u32 *mask, const u32 *more) {
   for (u32 i = 0; i < vocabulary.words; i++) mask[i] |= more[i];
 }

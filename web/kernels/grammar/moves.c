@@ -52,21 +52,19 @@ static u32 kinds_of_state(Grammar *g, u32 state, u8 *stays) {
   return kinds && terminals == 1 && !has_long ? kinds | LONG_KIND : kinds;
 }
 
-// Of the tokens in `mask`, which may come next: set the bits in `keeps` of those that lead back to the state, and write
-// others with the states that they lead to, up to `most`, the likeliest. There may be more of either. Returns the number of
-// those that were written.
-u32 EXPORT(moves)(Grammar *g, u32 state, const u32 *mask, u32 *keeps, u32 *exits, u32 most) {
+// Set the bits in `bits` of the tokens that may come next, and in `keeps` of those that lead back to the state; write others
+// with the states that they lead to, up to `most`, the likeliest. There may be more of either. Returns the number of those
+// that were written; NONE if it failed.
+u32 EXPORT(moves)(Grammar *g, u32 state, u32 *bits, u32 *keeps, u32 *exits, u32 most) {
   Exits found = {(Exit *)exits, 0, most};
   const Trie *trie = &vocabulary.trie;
   u8 stays[256];
   u32 count = 0, path[LONGEST + 1];
-  g->work = g->failed = 0;
+  if (!mask(g, state, bits)) return NONE;
   __builtin_memset(keeps, 0, 4 * vocabulary.words);
-  for (u32 i = 0; i < vocabulary.words; i++) count += (u32)__builtin_popcount(mask[i]);
+  for (u32 i = 0; i < vocabulary.words; i++) count += (u32)__builtin_popcount(bits[i]);
   const u32 kinds = kinds_of_state(g, state, stays);
-  u32 bytes = 0;
-  for (u32 i = 0; i < 8; i++) bytes += (u32)__builtin_popcount(g->states[state].bytes[i]);
-  if (!kinds && count > MANY_TOKENS && bytes > MANY_BYTES) return 0;
+  if (!kinds && count > MANY_TOKENS && count_of(g->states[state].bytes) > MANY_BYTES) return 0;
   path[0] = state;
   for (u32 i = 0; i < trie->count && !g->failed;) {
     const Branch *b = trie->branches + i;
