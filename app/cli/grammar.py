@@ -22,7 +22,7 @@ from app.cli.terminal import console
 from app.generation.grammars import shape_of, token_bytes
 from app.models.cache import model_path
 from app.models.downloads import default_model_path
-from py_core.display import shown
+from py_core.display import shown, why_not_json
 from py_core.formats.gguf import read_header
 from py_core.formats.source import open_source
 from py_core.grammar.expressions import Grammar, GrammarError
@@ -56,7 +56,7 @@ class ShapeOptions:
 
     def read(self) -> Grammar | None:
         """As `shape_of`, with files."""
-        schema, grammar = (None if path is None else path.read_text("utf-8") for path in (self.schema, self.grammar))
+        schema, grammar = (_text_in(path) if path else None for path in (self.schema, self.grammar))
         return shape_of(schema, grammar, self.regex, self.choice or None, self.after)
 
     def applied_to(self, sampling: SamplingParams) -> SamplingParams:
@@ -135,15 +135,17 @@ def follow_instances(
     if made is None or not instances:
         raise ValueError("Give --schema, --grammar or --regex and files to test, or --cases.")
     opened = kernel.open(made)
-    read_schema: Any = json.loads(schema.read_text("utf-8")) if schema and shape.after is None else None
+    read_schema: Any = json.loads(_text_in(schema)) if schema and shape.after is None else None
     told = []
     for path in instances:
-        text = path.read_text("utf-8")
+        text = _text_in(path)
         if read_schema is not None:
             try:
                 text = canonical(read_schema, json.loads(text))
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path} is not JSON: {error}. An instance of a schema has to be.") from None
+                raise ValueError(
+                    f"{path} is not JSON: {why_not_json(error)}. An instance of a schema has to be."
+                ) from None
         found = follow(opened, tokenizer, text)
         told.append({"file": str(path), "passes": found.passes, "characters": found.done, "of": len(text)})
     if as_json:
@@ -162,11 +164,30 @@ async def _tokenizer(model: Path | None) -> Tokenizer:
 
 
 def case_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file of --cases."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
+    """The rows of a file of --cases. Raises ValueError for a line that is none."""
+    packed = path.read_bytes()
+    data = gzip.decompress(packed) if path.suffix == ".gz" else packed
+    for number, line in enumerate(_decoded(path, data).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}, is not JSON: {why_not_json(error)}.") from None
+        if not isinstance(row, dict) or not row.keys() >= {"name", "schema", "tests"}:
+            raise ValueError(f'{path}, line {number}, is no row {{"name": ..., "schema": ..., "tests": [...]}}.')
+        yield row
+
+
+def _text_in(path: Path) -> str:
+    return _decoded(path, path.read_bytes())
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8: save it as UTF-8.") from None
 
 
 def _test_cases(kernel: GrammarKernel, tokenizer: Tokenizer, path: Path) -> dict[str, Any]:

@@ -93,6 +93,11 @@ def test_what_cannot_be_kept_is_refused_with_its_path(tiny: list[str], tmp_path:
     assert_sentence(sonata("generate", "hello", *tiny, "--after", "<is>"), "Give the shape that the tag begins, too")
     path.write_text("")
     assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), "the schema is not JSON")
+    path.write_text("{}", "utf-16")
+    not_text = f"{path} is not text in UTF-8: save it as UTF-8."
+    assert_sentence(sonata("generate", "hello", *tiny, "--schema", path), not_text)
+    assert_sentence(sonata("grammar", "test", "--regex", "a", *tiny[:2], path), not_text)
+    assert_sentence(sonata("grammar", "test", "--cases", path, *tiny[:2]), not_text)
 
 
 def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp_path: Path) -> None:
@@ -111,6 +116,9 @@ def test_instances_are_let_through_or_stopped(tiny: list[str], schema: Path, tmp
     result = sonata("grammar", "test", "--schema", schema, "--after", "<is>", *tiny[:2], good, bad, "--json")
     assert [one["characters"] for one in json.loads(result.stdout)] == [len(good.read_text()), len('So: <is>{"')]
     cases = tmp_path / "cases.jsonl"
+    for line, problem in (("[1]", "is no row"), ("{", "is not JSON")):
+        cases.write_text(f"\n{line}\n")
+        assert_sentence(sonata("grammar", "test", "--cases", cases, *tiny[:2]), f"{cases}, line 2, {problem}")
     tests = [{"valid": True, "data": {"name": "A", "age": 1}}, {"valid": False, "data": {"name": "A"}}]
     rows = [
         {"name": "person", "schema": SCHEMA, "tests": tests},
