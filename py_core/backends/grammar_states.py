@@ -34,9 +34,12 @@ Place = tuple["TokenGrammar", int]
 
 
 def grammar_bytes(vocab_size: int) -> int:
-    """Return the bytes of all states. One has the number of exits, if it has masks, exits (token, number of the next
-    state, 0 if the host has to tell), the mask of the tokens that may come next, and that of those that lead back to
-    it. Without masks only the exits may come. Its number is the place of its first word, and 1."""
+    """Return the size of the memory of all states.
+
+    The words of a state are the number of its exits, 1 if it has masks, the exits (a token, and the number of the next
+    state, 0 if the host has to tell it), a mask of the tokens that may come next, and a mask of those that lead back to
+    the state. If it has no masks, only the exits may come. Its number is the place of its first word plus one.
+    """
     return 4 * _WIDE * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
 
 
@@ -55,7 +58,7 @@ class GrammarStates:
         """States to which exits lead, those that may be reached first in front."""
 
     def forget(self) -> None:
-        """Forget all states. No step is in flight."""
+        """Forget all states. Call it while no step is in flight."""
         self._used = 0
         self._numbers.clear()
         self._lead.clear()
@@ -71,8 +74,8 @@ class GrammarStates:
         return not self._next
 
     def numbers(self, places: Sequence[Place | None]) -> list[int]:
-        """Return the numbers of states, which are brought to the device if they are not there; 0 for None. No step is
-        in flight. Raises GrammarError."""
+        """Return the numbers of states, 0 for None. States that the device lacks are brought there. Call it while no
+        step is in flight. Raises GrammarError."""
         wanted = dict.fromkeys(place for place in places if place)
         if not wanted.keys() <= self._numbers.keys():
             self._next.clear()
@@ -94,7 +97,8 @@ class GrammarStates:
                     return
 
     def _bring(self, place: Place) -> bool:
-        """Bring a state, and those behind it that only one token leads to. Returns False if there is no room."""
+        """Bring a state to the device, and the states behind it as long as one token is forced. Returns False if there
+        is no room."""
         if place in self._numbers:
             return True
         grammar, state = place

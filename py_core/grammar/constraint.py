@@ -17,7 +17,7 @@ Encode = Callable[[str], list[int]]
 
 
 class TokenGrammar:
-    """A grammar as tokens follow it. Any number of texts may."""
+    """A grammar, followed token by token. Any number of texts may follow it."""
 
     def __init__(self, grammar: OpenGrammar, encode: Encode, end_tokens: Collection[int]) -> None:
         self._grammar, self._encode, self.end_tokens = grammar, encode, end_tokens
