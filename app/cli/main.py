@@ -46,6 +46,7 @@ from app.cli.perplexity import perplexity
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
+from app.cli.tool_servers import tools_app
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
 from app.generation.answer_adapters import AnswerAdapters
@@ -78,6 +79,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(grammar_app, name="grammar")
+app.add_typer(tools_app, name="tools")
 memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
