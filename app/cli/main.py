@@ -37,6 +37,7 @@ from app.cli.grammar import NO_SHAPE, ShapeOptions, grammar_app, tell_cut_off
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
+from app.cli.mcp import mcp
 from app.cli.memory import memory_app
 from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
@@ -240,6 +241,7 @@ app.command()(teach)
 app.command()(ask)
 app.command()(consolidate)
 app.command()(relearn)
+app.command()(mcp)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
 bench_app.command("memory")(bench_memory)
