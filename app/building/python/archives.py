@@ -60,12 +60,12 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("app/extraction/", "py_core/grammar/"),
+    *("app/extraction/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
-architectures of other models than the page's own, tables, grammars, and training, which pauses begin with. Bytecode is
-twice their size, and compiling the tools takes the page 0.3 s once."""
+architectures of other models than the page's own, tables, grammars, calls of tools, and training, which pauses begin
+with. Bytecode is twice their size, and compiling the tools takes the page 0.3 s once."""
 COMPILED = (
     "py_core/tools/__pycache__/first_look.",
     *("app/extraction/__pycache__/__init__.", "app/extraction/__pycache__/api."),
