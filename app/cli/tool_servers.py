@@ -42,11 +42,11 @@ def list_tools(servers: ServersOption, as_json: JsonOption = False) -> None:
 
     tools, problems = asyncio.run(run())
     if as_json:
-        print(json.dumps([asdict(tool) for tool in tools]))
+        print(json.dumps([{**asdict(tool.definition), "server": tool.server} for tool in tools]))
     elif tools:
         table = Table("tool", "server", "what it says it does")
         for tool in tools:
-            table.add_row(tool.name, tool.server, escape(one_line(tool.description)))
+            table.add_row(tool.name, tool.server, escape(one_line(tool.definition.description)))
         console().print(table)
     for problem in problems.values():
         notes.print(problem, markup=False, soft_wrap=True)

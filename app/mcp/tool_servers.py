@@ -31,6 +31,7 @@ from app.mcp.bounded_http import BoundedTransport
 from app.mcp.server_file import ServerEntry
 from app.mcp.server_process import ServerProcess
 from py_core.display import one_line, plain, shown, whole_end
+from py_core.tool_calls.definitions import MOST_DEEP, ToolDefinition, depth_of
 
 CONNECT_SECONDS = 30.0
 """`npx` may download a server first."""
@@ -42,7 +43,8 @@ LONGEST_DESCRIPTION = 1_000  # characters
 LONGEST_SCHEMA = 20_000  # characters of JSON
 LONGEST_RESULT = 50_000
 """Characters of a result. A small model reads a tenth of it."""
-LONGEST_NAME = 64  # as OpenAI's form of tools has it
+LONGEST_NAME = 64
+"""Characters of the name in a definition."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -52,14 +54,16 @@ class ToolServerError(ValueError):
 
 @dataclass(frozen=True)
 class ServerTool:
-    """A tool of a server. name: it is called by this, and no other tool has it; own_name: as its server calls it.
-    description, parameters (a JSON Schema): the server's words, cut to a length."""
+    """A tool of a server. definition: as a model gets it, with a name that no other tool has, and the server's own
+    description, cut to a length. own_name: as the server calls it."""
 
-    name: str
-    description: str
-    parameters: dict[str, Any]
+    definition: ToolDefinition
     server: str
     own_name: str
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
 
 
 @dataclass(frozen=True)
@@ -83,20 +87,24 @@ class ToolServers:
 
     async def __aenter__(self) -> Self:
         """Connect to all servers at once."""
-        found = await asyncio.gather(*(server.open() for server in self._servers.values()), return_exceptions=True)
-        told = list[tuple[str, types.Tool]]()
-        for (name, server), tools in zip(self._servers.items(), found, strict=True):
-            if isinstance(tools, ToolServerError):
-                self.problems[name] = str(tools)
-            elif isinstance(tools, BaseException):
-                await self.close()
-                raise tools
-            else:
-                told += [(name, tool) for tool in tools]
-                if server.left_out:
-                    self.problems[name] = f"{name}: {server.left_out}"
-        self.tools = _named(told, self._taken)
+        try:
+            found = await asyncio.gather(*(self._told_by(name) for name in self._servers))
+        except BaseException:
+            await self.close()
+            raise
+        self.tools = _named([(name, tool) for name, tools in found for tool in tools], self._taken)
         return self
+
+    async def _told_by(self, name: str) -> tuple[str, list[types.Tool]]:
+        server = self._servers[name]
+        try:
+            tools = await server.open()
+        except ToolServerError as error:
+            self.problems[name] = str(error)
+            return name, []
+        if server.left_out:
+            self.problems[name] = f"{name}: {server.left_out}"
+        return name, tools
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
@@ -181,7 +189,7 @@ class _Connection:
         for _ in range(MOST_PAGES):
             page = await self._client.list_tools(cursor=cursor)
             for tool in page.tools:
-                fits = len(found) < MOST_TOOLS and tool.name not in found and _is_small(tool.input_schema)
+                fits = len(found) < MOST_TOOLS and tool.name not in found and _is_usable(tool.input_schema)
                 left_out += not fits
                 if fits:
                     found[tool.name] = tool
@@ -191,8 +199,8 @@ class _Connection:
             left_out += 1
         if left_out:
             self.left_out = (
-                f"Some of its tools are left out: they are more than {MOST_TOOLS}, have the same name, or a schema of "
-                f"more than {LONGEST_SCHEMA:,} characters."
+                f"Some of its tools are left out: they are more than {MOST_TOOLS}, have the same name, or a schema "
+                f"that is not of an object, or has more than {LONGEST_SCHEMA:,} characters."
             )
         return list(found.values())
 
@@ -205,8 +213,6 @@ class _Connection:
         try:
             async with asyncio.timeout(seconds + 1.0):
                 result = await self._client.session.send_request(request, types.CallToolResult, seconds)
-        except ValidationError:
-            raise self._failed("gave a result that is not one of a tool") from None
         except _FAILURES as error:
             is_late = isinstance(error, TimeoutError) or getattr(error, "code", None) == types.REQUEST_TIMEOUT
             how = f"did not answer {name} within {seconds:g} seconds" if is_late else f"could not run {name}"
@@ -221,6 +227,8 @@ class _Connection:
             why = why.exceptions[0]
         if isinstance(why, OSError) and why.strerror and self._process is not None:
             return ToolServerError(f"{name} cannot be started: {self._entry.command}: {why.strerror}.")
+        if isinstance(why, ValidationError):
+            why = ValueError("what it sent does not follow the protocol")
         said = one_line(str(why)).removesuffix(".") if why is not None else ""
         return ToolServerError(f"{name} {how}{f': {said}' if said else ''}.")
 
@@ -228,11 +236,12 @@ class _Connection:
 _FAILURES = (MCPError, httpx2.HTTPError, OSError, TimeoutError, ValidationError, RuntimeError, BaseExceptionGroup)
 
 
-def _is_small(schema: dict[str, Any]) -> bool:
+def _is_usable(schema: dict[str, Any]) -> bool:
     try:
-        return len(json.dumps(schema)) <= LONGEST_SCHEMA
+        text = json.dumps(schema)
     except RecursionError:
         return False
+    return len(text) <= LONGEST_SCHEMA and depth_of(text) <= MOST_DEEP and schema.get("type", "object") == "object"
 
 
 def _named(told: Sequence[tuple[str, types.Tool]], taken: Collection[str]) -> list[ServerTool]:
@@ -251,7 +260,8 @@ def _named(told: Sequence[tuple[str, types.Tool]], taken: Collection[str]) -> li
         names.add(name)
         about = plain(tool.description or "")
         about = about[: whole_end(about, min(LONGEST_DESCRIPTION, len(about)))]
-        tools.append(ServerTool(name, about, tool.input_schema, server, tool.name))
+        definition = ToolDefinition(name, about, {"type": "object", **tool.input_schema})
+        tools.append(ServerTool(definition, server, tool.name))
     return tools
 
 

@@ -1,5 +1,5 @@
-"""A tool server of a stranger, without any package: `python stranger.py '[{"name": ...}]'` offers these tools. Those that
-`run` knows do what may go wrong; each other tool tells its arguments."""
+"""A tool server of a stranger, without any package: `python stranger.py '[{"name": ...}]'` offers these tools. Some
+that `run` knows go wrong; each other tool tells its arguments."""
 
 from __future__ import annotations
 

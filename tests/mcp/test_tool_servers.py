@@ -72,7 +72,9 @@ async def test_results_are_text_and_what_is_none_is_named() -> None:
         ]
         long = (await servers.call("long", {})).text
         assert long.endswith("x\n(The result is longer: 150,000 more characters were left out.)")
-        with pytest.raises(ToolServerError, match=r"^a gave a result that is not one of a tool\.$"):
+        with pytest.raises(
+            ToolServerError, match=r"^a could not run odd: what it sent does not follow the protocol\.$"
+        ):
             await servers.call("odd", {})
         assert (await servers.call("asks", {})).text == "error, error, error"
         assert json.loads((await servers.call("noise", {"n": 1})).text) == {"tool": "noise", "given": {"n": 1}}
@@ -119,15 +121,21 @@ async def test_what_a_server_started_ends_with_it() -> None:
 
 async def test_no_tool_gets_the_name_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_servers, "MOST_TOOLS", 5)
+    deep: dict[str, Any] = {}
+    for _ in range(64):
+        deep = {"not": deep}
     large = {"name": "large", "inputSchema": {"type": "object", "title": "x" * 20_000}}
+    unusable = (large, {"name": "deep", "inputSchema": {"type": "object", **deep}})
     first = entry("a", "read", "calculate", "b_read", "with space", "w" * 70, "one too many")
-    second = entry("b", "read", "own", "own", large)
-    async with ToolServers([first, second], taken=["calculate"]) as servers:
+    second = entry("b", "read", "own", "own", *unusable)
+    third = entry("c", {"name": "list", "inputSchema": {"type": "array"}})
+    async with ToolServers([first, second, third], taken=["calculate"]) as servers:
         assert [(one.name, one.own_name[:10]) for one in servers.tools] == [
             ("a_read", "read"), ("a_calculate", "calculate"), ("b_read", "b_read"), ("a_with_space", "with space"),
             ("a_" + "w" * 62, "w" * 10), ("b_read_2", "read"), ("own", "own"),
         ]  # fmt: skip
-        assert servers.problems.keys() == {"a", "b"}
+        assert servers.problems.keys() == {"a", "b", "c"}
+        assert servers.problems["c"] == "c did not tell its tools: what it sent does not follow the protocol."
         assert json.loads((await servers.call("b_read_2", {})).text)["tool"] == "read"
 
 
