@@ -88,16 +88,22 @@ async def open_runtime(
 
     Never fails: `problem` says what is missing, and the chat works without it.
     """
-    learner = None
-    if model is not None:
-        reader = FactReader(model, base_sha256)
-        learner = Learner(model, base_sha256, adapters, uses_trained, only_one, reader=reader, embedder=open_embedder)
+    learner = None if model is None else native_learner(model, base_sha256, adapters, uses_trained, only_one)
     return await Runtime.open(
         RuntimeConfig(
             lambda: SQLiteRows.open(path), pages=lambda: open_pages(pages_path(path)), router=native_router,
             learner=learner,
         )
     )  # fmt: skip
+
+
+def native_learner(
+    model: Model, base_sha256: str, adapters: AnswerAdapters | None = None, uses_trained: bool = True,
+    only_one: OnlyOne | None = None,
+) -> Learner:  # fmt: skip
+    """A model that is taught, as in Learner, with the reader and the embedder of the files of build.py."""
+    reader = FactReader(model, base_sha256)
+    return Learner(model, base_sha256, adapters, uses_trained, only_one, reader=reader, embedder=open_embedder)
 
 
 def pages_path(memory: Path) -> Path:

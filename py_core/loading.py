@@ -17,7 +17,7 @@ from py_core.models.config import ModelConfig, read_rope_factors
 from py_core.models.graph import Graph
 from py_core.models.registry import describe_model
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.chat_template import ChatTemplate, Message, encode_chat
+from py_core.tokenizers.chat_template import ChatTemplate, Message, Tool, encode_chat
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.template_renderer import TemplateRenderer
 
@@ -37,10 +37,12 @@ class Model:
     def backend(self) -> Backend:
         return self.engine.backend
 
-    async def encode_chat(self, messages: Sequence[Message], begun: Sequence[tuple[str, bool]] = ()) -> list[int]:
+    async def encode_chat(
+        self, messages: Sequence[Message], begun: Sequence[tuple[str, bool]] = (), tools: Sequence[Tool] = ()
+    ) -> list[int]:
         """Token ids of a conversation, ready for the answer, or for the rest of an answer that was begun. Special
-        tokens in the messages are plain text. begun: as in chat_template.encode_chat."""
-        return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos, begun=begun)
+        tokens in the messages are plain text. begun, tools: as in chat_template.encode_chat."""
+        return await encode_chat(self.tokenizer, self.template, messages, bos=self.bos, begun=begun, tools=tools)
 
     def name_file(self, sha256: str) -> None:
         """Set the hash of the model file; "" if unknown: then no pages that it computes are stored."""

@@ -37,6 +37,7 @@ from app.cli.grammar import NO_SHAPE, ShapeOptions, grammar_app, tell_cut_off
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
+from app.cli.mcp import mcp
 from app.cli.memory import memory_app
 from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
@@ -46,6 +47,7 @@ from app.cli.python_runs import PythonOption
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
+from app.cli.tool_servers import tools_app
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
 from app.generation.answer_adapters import AnswerAdapters
@@ -78,6 +80,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(grammar_app, name="grammar")
+app.add_typer(tools_app, name="tools")
 memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
@@ -243,6 +246,7 @@ app.command()(teach)
 app.command()(ask)
 app.command()(consolidate)
 app.command()(relearn)
+app.command()(mcp)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
 bench_app.command("memory")(bench_memory)

@@ -20,6 +20,7 @@ from app.chat.history.files import ImportedChats, import_chats
 from app.cli.home import HomeOption, opened_memory, unlocked_if_locked
 from app.cli.models import JsonOption, size_words
 from app.cli.terminal import console, say
+from app.lessons.without_model import with_older, with_words
 from app.memory.policy_words import PolicyWords, told_policies
 from app.models.adapter_folder import write_whole
 from app.records.kinds import counted, counts
@@ -29,9 +30,7 @@ from app.records.policies import Policy
 from app.records.sessions import KIND as SESSION
 from app.records.sessions import TURN
 from py_core.display import one_line, shown
-from py_core.learning.gate.lexicon import SMALL
 from py_core.store.transfer import Imported, export, import_file
-from py_core.text_search import has_all, terms_of
 
 memory_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True,
@@ -127,7 +126,7 @@ def forget(
 def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[Lesson]:
     """The lessons to forget, once that is agreed. given: ids or prefixes of ids, or words. Raises ValueError if none
     fits, or if the user cannot be asked which."""
-    meant = _with_words(lessons, " ".join(given))
+    meant = with_words(lessons, " ".join(given))
     try:
         named = _of_ids(lessons, given)
     except ValueError:
@@ -143,10 +142,10 @@ def _chosen(lessons: Sequence[Lesson], given: Sequence[str], yes: bool) -> list[
             "`sonata memory list` shows what was taught."
         )
     for number, lesson in enumerate(fits, 1):
-        older = len(_with_older(lessons, [lesson])) - 1
+        older = len(with_older(lessons, [lesson])) - 1
         more = f" (and {older:,} older {'answer' if older == 1 else 'answers'})" if older else ""
         say(f"{number}. {one_line(lesson.question)}\n   {one_line(lesson.answer)}{more}")
-    return _with_older(lessons, [fits[at] for at in _picked(len(fits), yes)])
+    return with_older(lessons, [fits[at] for at in _picked(len(fits), yes)])
 
 
 def _picked(count: int, yes: bool) -> list[int]:
@@ -162,23 +161,6 @@ def _picked(count: int, yes: bool) -> list[int]:
     if not all(one.isdecimal() and 1 <= int(one) <= count for one in picked):
         raise ValueError(f"{shown(typed)} is not a list of numbers from 1 to {count}. Nothing was forgotten.")
     return [int(one) - 1 for one in picked]
-
-
-def _with_words(lessons: Sequence[Lesson], text: str) -> list[Lesson]:
-    """The lessons whose question or answer contains each significant word of a text, or a word that begins with it. Of
-    lessons that replaced each other only the newest."""
-    terms = terms_of(text)
-    wanted = [term for term in terms if term not in SMALL] or terms
-    fits = {one.id: one for one in lessons if wanted and has_all(wanted, f"{one.question} {one.answer}")}
-    return [lesson for lesson in fits.values() if lesson.replaced_by not in fits]
-
-
-def _with_older(lessons: Sequence[Lesson], found: Sequence[Lesson]) -> list[Lesson]:
-    """These lessons, and all that they replaced."""
-    ids = {lesson.id for lesson in found}
-    while older := {lesson.id for lesson in lessons if lesson.replaced_by in ids} - ids:
-        ids |= older
-    return [lesson for lesson in lessons if lesson.id in ids]
 
 
 @memory_app.command()

@@ -26,6 +26,7 @@ from app.lessons.imprints import AdapterNumber, LessonError, LessonImprints
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.meanings import LessonMeanings
 from app.lessons.reader import FactReader
+from app.lessons.vectors import LessonVectors
 from app.protocol import Done
 from app.records.lessons import KIND, Lesson, Source, lesson_of, plain
 from app.records.memory import Memory
@@ -45,13 +46,21 @@ READING_POLICY = "learning.reading"
 """The user's switch: lessons are read if it is not sure that a lesson answers."""
 THRESHOLD_POLICY = "learning.gate.threshold"
 """The score from which on a lesson answers, if it differs from the gate's own; the deep loop fits it."""
-EMBEDDER_POLICY = "learning.embedder"
-"""Names the embedder that made the vectors of the lessons."""
 PREPARING_PATIENCE = 2.0
 """Seconds that the first lesson waits until the model is prepared. After that it is only noted, and learned later."""
 NEAR = 32
 """The number of lessons with the nearest questions that are looked at. The gate compares those of them that are nearest
 by question or by question and answer."""
+
+
+def both_given(question: str, answer: str) -> tuple[str, str]:
+    """Return both without the spaces around them. Raises LessonError if one is empty."""
+    question, answer = question.strip(), answer.strip()
+    if is_blank(question):
+        raise LessonError("lessons.empty-question", "The question is empty. Write both a question and an answer.")
+    if is_blank(answer):
+        raise LessonError("lessons.empty-answer", "The answer is empty. Write both a question and an answer.")
+    return question, answer
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ class LearningService:
         self._stale_lessons: set[str] = set()
         self.memory = memory
         self.meanings = LessonMeanings(memory, embedder)
+        self._vectors = LessonVectors(memory, embedder)
         self._unlisten = memory.store.on_change(self._note)
 
     @classmethod
@@ -231,11 +241,7 @@ class LearningService:
         Raises LessonError if it is empty, or too long for the model.
         """
         begin = time.perf_counter()
-        question, answer = question.strip(), answer.strip()
-        if is_blank(question):
-            raise LessonError("lessons.empty-question", "The question is empty. Write both a question and an answer.")
-        if is_blank(answer):
-            raise LessonError("lessons.empty-answer", "The answer is empty. Write both a question and an answer.")
+        question, answer = both_given(question, answer)
         async with self._changing:
             await self.refresh()
             lesson = Lesson(question, answer, source, before=corrects or (edited.before if edited else ""))
@@ -254,7 +260,7 @@ class LearningService:
             if known is not None and known.question != question:
                 tokens = await self.imprints.tokens(known)
             if known is None or others or not known.on:
-                await self._name_embedder()
+                await self._vectors.claim()
                 lesson = await self.memory.lessons.keep(lesson, tuple(one.id for one in others))
             before = after = None
             states_ms = 0.0
@@ -392,31 +398,12 @@ class LearningService:
         stale, ids, self._stale, self._stale_lessons = self._stale, self._stale_lessons, False, set()
         try:
             found = [await self.memory.lessons.get(id) for id in ids]
-            of_all = stale or not self._names_embedder()
+            of_all = stale or not self._vectors.are_ours
             lessons = await self.memory.lessons.settled() if of_all else [one for one in found if one is not None]
-            await self._renew_vectors(lessons)
+            await self._vectors.renew(lessons)
         except BaseException:
             self._stale = True
             raise
-
-    async def _renew_vectors(self, lessons: Sequence[Lesson]) -> None:
-        again = not self._names_embedder()
-        lessons = [one for one in lessons if again or one.vector is None]
-        if lessons:
-            meanings = await self.embedder.meanings([one.question for one in lessons])
-            for one, meaning in zip(lessons, meanings, strict=True):
-                await self.memory.lessons.edit(one.id, vector=meaning.vector)
-        if again and lessons:  # named last: if this is interrupted, all are embedded again
-            await self._name_embedder()
-
-    def _names_embedder(self) -> bool:
-        made_by = self.memory.policies.look(EMBEDDER_POLICY)
-        return made_by is not None and made_by.value == self.embedder.meaning_fingerprint
-
-    async def _name_embedder(self) -> None:
-        if not self._names_embedder():
-            fingerprint = self.embedder.meaning_fingerprint
-            await self.memory.policies.set(EMBEDDER_POLICY, fingerprint, confidence=1.0, source="instant")
 
     def _note(self, change: Change) -> None:
         if change.everything or change.cleared in (EVERYTHING, KIND):

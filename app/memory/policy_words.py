@@ -17,8 +17,8 @@ from app.consolidation.idle_learning import LAST
 from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
 from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
-from app.lessons.service import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
+from app.lessons.vectors import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.records.memory import Memory
 from app.records.policies import Policy, Value
 from app.routing.agent_choice import ROUTING_POLICY

@@ -17,7 +17,7 @@ import webbrowser
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from starlette.applications import Starlette
@@ -85,11 +85,13 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str
     return app
 
 
-def server_config(app: Starlette, limits: ClientLimits = LIMITS) -> uvicorn.Config:
+def server_config(
+    app: Starlette, limits: ClientLimits = LIMITS, lifespan: Literal["on", "off"] = "off"
+) -> uvicorn.Config:
     protocol: Any = partial(GuardedProtocol, limits=limits)
     return uvicorn.Config(
         app, http=protocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1,
-        lifespan="off",
+        lifespan=lifespan,
     )  # fmt: skip
 
 

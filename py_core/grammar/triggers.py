@@ -46,7 +46,7 @@ def triggered(triggers: Sequence[Trigger], *, least: int = 0, most: int | None =
     rules: dict[str, Expression] = {}
     calls: list[Expression] = []
     for number, one in enumerate(triggers):
-        rules |= {f"{number}.{name}": _renamed(rule, number) for name, rule in one.grammar.rules.items()}
+        rules |= {f"{number}.{name}": renamed(rule, str(number)) for name, rule in one.grammar.rules.items()}
         begins = (free, Literal(one.tag)) if one.tag.startswith(SPECIAL) else (_free(texts, one.tag.decode()),)
         calls.append(Joined((*begins, Reference(f"{number}.{one.grammar.root}"))))
     call = choice(calls)
@@ -86,12 +86,12 @@ def _free(tags: tuple[str, ...], last: str | None = None) -> Automaton:
     return replace(encoded(made, in_json=False), is_common=True)
 
 
-def _renamed(expression: Expression, number: int) -> Expression:
-    """The expression with references to the rules of the trigger with this number."""
+def renamed(expression: Expression, prefix: str) -> Expression:
+    """Return the expression with references to rules whose names begin with this prefix and a dot."""
     if isinstance(expression, Reference):
-        return Reference(f"{number}.{expression.name}")
+        return Reference(f"{prefix}.{expression.name}")
     if isinstance(expression, Repeat):
-        return replace(expression, item=_renamed(expression.item, number))
+        return replace(expression, item=renamed(expression.item, prefix))
     if isinstance(expression, Joined | Choice):
-        return type(expression)(tuple(_renamed(item, number) for item in expression.items))
+        return type(expression)(tuple(renamed(item, prefix) for item in expression.items))
     return expression

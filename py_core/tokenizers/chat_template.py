@@ -19,7 +19,7 @@ from typing import Any
 from py_core.display import shown
 from py_core.messages import UserError
 from py_core.tokenizers.base import Tokenizer
-from py_core.tokenizers.conversation_shape import Message, merge_repeats, merge_system
+from py_core.tokenizers.conversation_shape import Message, Tool, is_plain, merge_repeats, merge_system
 from py_core.tokenizers.default_template import default_template
 from py_core.tokenizers.prompts import framed
 from py_core.tokenizers.template_renderer import (
@@ -34,7 +34,7 @@ from py_core.tokenizers.template_renderer import (
     too_slow,
 )
 
-__all__ = ["ChatTemplate", "ChatTemplateError", "Message", "encode_chat"]
+__all__ = ["ChatTemplate", "ChatTemplateError", "Message", "Tool", "encode_chat"]
 
 # Templates compare these fields and print keys, so we leave them unchanged and refuse special tokens in them.
 _NAMED_FIELDS = frozenset(["role", "type"])
@@ -70,6 +70,7 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._takes_system: bool | None = None
         self._takes_repeats: bool | None = None
+        self._takes_tools: bool | None = None
         self._marks: tuple[Tokenizer, frozenset[str]] | None = None
         self._left = math.inf
 
@@ -111,7 +112,7 @@ class ChatTemplate:
         useless: the model would answer something else."""
         asked = {"role": "user", "content": _PROBE}
         before = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-        rendered = [await self._try([asked]), await self._try([*before, asked])]
+        rendered = [await self.attempt([asked]), await self.attempt([*before, asked])]
         return all(text is None or _PROBE in text for text in rendered)
 
     async def takes_system(self) -> bool:
@@ -127,19 +128,31 @@ class ChatTemplate:
             self._takes_repeats = await self._prints("user")
         return self._takes_repeats
 
+    async def takes_tools(self) -> bool:
+        """True if the template prints definitions of tools, beside a system message if it takes one, and the user's
+        message."""
+        if self._takes_tools is None:
+            name, asked = f"f{_PROBE}", _PROBE[::-1]
+            parameters = {"type": "object", "properties": {}, "required": []}
+            function = {"name": name, "description": "Adds", "parameters": parameters}
+            messages = await self.fitting([{"role": "system", "content": "Hi"}, {"role": "user", "content": asked}])
+            text = await self.attempt(messages, [{"type": "function", "function": function}])
+            self._takes_tools = text is not None and name in text and asked in text
+        return self._takes_tools
+
     async def _prints(self, role: str) -> bool:
         """True if the template prints a message of this role and a user's behind it, or always refuses the latter."""
         first, second = _PROBE, _PROBE[::-1]
         user = {"role": "user", "content": second}
-        rendered = await self._try([{"role": role, "content": first}, user])
-        return await self._try([user]) is None if rendered is None else first in rendered and second in rendered
+        rendered = await self.attempt([{"role": role, "content": first}, user])
+        return await self.attempt([user]) is None if rendered is None else first in rendered and second in rendered
 
     async def marks(self, tokenizer: Tokenizer) -> frozenset[str]:
         """The user-defined tokens that mark the speaker. Like control tokens, they must not come from a message, though
         they are found in every other text. (Command R has such tokens, and so has Gemma in older files.)"""
         if self._marks is None or self._marks[0] is not tokenizer:
             roles = [{"role": role, "content": _PROBE} for role in ("system", "user", "assistant", "user")]
-            text = self.source + (await self._try(await self.fitting(roles)) or "")
+            text = self.source + (await self.attempt(await self.fitting(roles)) or "")
             looks_so = (token for token in tokenizer.special_tokens if len(token) > 2 and token[:1] in "<[{|")
             others = {token for token in looks_so if token not in tokenizer.control_tokens and token in text}
             self._marks = tokenizer, frozenset(others)
@@ -147,29 +160,37 @@ class ChatTemplate:
 
     async def fitting(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The conversation in a form that the template accepts. If it does not support a system message, that is put
-        before the first user message. If roles must alternate, consecutive messages of one role are merged."""
+        before the first user message. If roles must alternate, consecutive messages of one role are merged, but no
+        calls of tools and none of their results."""
         has_system = any(message.get("role") == "system" for message in messages)
         if has_system and not await self.takes_system():
             messages = merge_system(messages)
-        repeats = any(one.get("role") == other.get("role") for one, other in pairwise(messages))
+        plain = [message for message in messages if is_plain(message)]
+        repeats = any(one.get("role") == other.get("role") for one, other in pairwise(plain))
         if repeats and not await self.takes_repeats():
             messages = merge_repeats(messages)
         return messages
 
-    async def _try(self, messages: Sequence[Message]) -> str | None:
+    async def attempt(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> str | None:
+        """As `render`, but None if the template refuses these messages. Raises ChatTemplateCostlyError."""
         try:
-            return await self.render(messages)
+            return await self.render(messages, tools=tools)
         except ChatTemplateCostlyError:
             raise
         except ChatTemplateError:
             return None
 
-    async def render(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
-        """The conversation as the text that the model was trained on. The template gets a copy of the messages.
+    async def render(
+        self, messages: Sequence[Message], add_generation_prompt: bool = True, tools: Sequence[Tool] = ()
+    ) -> str:
+        """The conversation as the text that the model was trained on. The template gets a copy of the messages. tools:
+        their definitions in OpenAI's form; without any, the template does not have the variable.
 
         Raises ChatTemplateError if the template refuses these messages, fails on them, or is too costly.
         """
         more = {"messages": messages, "add_generation_prompt": add_generation_prompt, **self._tokens}
+        if tools:
+            more["tools"] = tools
         return await self._run(more, check=False)
 
     async def _run(self, variables: Mapping[str, Any], check: bool) -> str:
@@ -202,64 +223,68 @@ class ChatTemplate:
 
 async def encode_chat(
     tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool = True, *,
-    bos: bool = True, begun: Sequence[tuple[str, bool]] = (),
+    bos: bool = True, begun: Sequence[tuple[str, bool]] = (), tools: Sequence[Tool] = (),
 ) -> list[int]:  # fmt: skip
     """Token ids of the conversation, with BOS and EOS as `framed` adds them (bos: False leaves BOS out).
 
     begun: the beginning of the answer, which the model is to continue, as (text, True if special tokens are found in
-    it).
+    it). tools: as in `ChatTemplate.render`.
 
-    Control tokens and the template's `marks` come from the template alone, never from a message. A system message that
-    the template does not support is put before the first user message (`ChatTemplate.fitting`).
+    Control tokens and the template's `marks` come from the template alone, never from a message or a tool. A system
+    message that the template does not support is put before the first user message (`ChatTemplate.fitting`).
     Raises ChatTemplateError as `render` does, and if a role or a key contains a control token.
     """
     with template.bounded():
         marks = await template.marks(tokenizer)
         forbidden = [*tokenizer.control_tokens, *marks]
-        for value in sorted(set(_fields(messages, named=True))):
+        for value in sorted(set(_fields([messages, tools], named=True))):
             if any(token in value for token in forbidden):
                 raise ChatTemplateError(
                     "template.special-token",
                     "A message's role or key, {value}, contains a special token of the model. Use a plain name.",
                     value=shown(value),
                 )
-        parts = [*await _parts(template, messages, add_generation_prompt, forbidden), *begun]
+        parts = [*await _parts(template, messages, tools, add_generation_prompt, forbidden), *begun]
     return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)
 
 
 async def _parts(
-    template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, forbidden: Collection[str]
-) -> list[tuple[str, bool]]:
+    template: ChatTemplate, messages: Sequence[Message], tools: Sequence[Tool], add_generation_prompt: bool,
+    forbidden: Collection[str],
+) -> list[tuple[str, bool]]:  # fmt: skip
     """The rendered conversation as (text, is_template)."""
     messages = await template.fitting(messages)
-    rendered = await template.render(messages, add_generation_prompt)
-    contents = sorted(set(_fields(messages, named=False)))
-    parts = await _template_parts(template, messages, add_generation_prompt, rendered, contents)
+    rendered = await template.render(messages, add_generation_prompt, tools)
+    contents = sorted(set(_fields([messages, tools], named=False)))
+    parts = await _template_parts(template, messages, tools, add_generation_prompt, rendered, contents)
     if parts is None:
         # The template changes the contents or depends on them, so its own text cannot be identified: disarm the
         # contents.
-        safe = _replace_fields(messages, {content: _disarmed(forbidden, content) for content in contents})
-        parts = [(await template.render(safe, add_generation_prompt), True)]
+        disarmed = {content: _disarmed(forbidden, content) for content in contents}
+        safe, safe_tools = _replace_fields(messages, disarmed), _replace_fields(tools, disarmed)
+        parts = [(await template.render(safe, add_generation_prompt, safe_tools), True)]
     return parts
 
 
 async def _template_parts(
-    template: ChatTemplate, messages: Sequence[Message], add_generation_prompt: bool, rendered: str, contents: list[str]
-) -> list[tuple[str, bool]] | None:
+    template: ChatTemplate, messages: Sequence[Message], tools: Sequence[Tool], add_generation_prompt: bool,
+    rendered: str, contents: list[str],
+) -> list[tuple[str, bool]] | None:  # fmt: skip
     """`rendered` cut into (text, is_template), or None if the two cannot be told apart.
 
     The template is rendered once more with a private-use character for each content. Then both renderings are compared
     side by side. A content may appear verbatim, stripped, or as JSON; anything else gives None.
     """
-    used = set(template.source).union(*contents, *_fields(messages, named=True))
+    used = set(template.source).union(*contents, *_fields([messages, tools], named=True))
     free = (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
     # An empty content stays empty, because templates test for it.
     mark_of = dict(zip(filter(None, contents), free, strict=False))
     if len(mark_of) < sum(map(bool, contents)):
         return None
     content_of = {mark: content for content, mark in mark_of.items()}
+    marked_messages, marked_tools = _replace_fields(messages, mark_of), _replace_fields(tools, mark_of)
     try:
-        marked = await template.render(_replace_fields(messages, mark_of), add_generation_prompt)
+        marked = await template.render(marked_messages, add_generation_prompt, marked_tools)
     except ChatTemplateCostlyError:
         raise
     except ChatTemplateError:

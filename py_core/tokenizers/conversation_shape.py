@@ -7,9 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 Message = Mapping[str, Any]
-"""At least {"role": ..., "content": ...}."""
+"""At least {"role": ..., "content": ...}. An assistant's may have `tool_calls`, as OpenAI writes them."""
+
+Tool = Mapping[str, Any]
+"""A tool's definition as OpenAI writes it: {"type": "function", "function": {"name": ..., ...}}."""
 
 _BETWEEN = "\n\n"
+
+
+def is_plain(message: Message) -> bool:
+    """False for calls of tools and their results, which stay as they are."""
+    return message.get("role") != "tool" and not message.get("tool_calls")
 
 
 def merge_system(messages: Sequence[Message]) -> list[Message]:
@@ -23,10 +31,10 @@ def merge_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def merge_repeats(messages: Sequence[Message]) -> list[Message]:
-    """Merge consecutive messages of one role."""
+    """Merge consecutive messages of one role, but no calls of tools and none of their results."""
     out: list[Message] = list(messages[:1])
     for before, message in pairwise(messages):
-        if before.get("role") == message.get("role"):
+        if before.get("role") == message.get("role") and is_plain(before) and is_plain(message):
             out[-1] = _joined([out[-1], message], out[-1])
         else:
             out.append(message)

@@ -26,6 +26,8 @@ NATIVE_ONLY = (
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
     "app/interpreter/",  # web/interpreter/ fetches the one module that it needs
     *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
+    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py", "app/lessons/without_model.py"),
+    "app/mcp/",
     *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/build_outputs.py"),
     *("app/models/cache.py", "app/models/catalog.py", "app/models/converting/", "app/models/downloads"),
     *(
@@ -60,12 +62,12 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     "app/memory/__pycache__/policy_words.",
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("app/extraction/", "py_core/grammar/"),
+    *("app/extraction/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
-architectures of other models than the page's own, tables, grammars, and training, which pauses begin with. Bytecode is
-twice their size, and compiling the tools takes the page 0.3 s once."""
+architectures of other models than the page's own, tables, grammars, calls of tools, and training, which pauses begin
+with. Bytecode is twice their size, and compiling the tools takes the page 0.3 s once."""
 COMPILED = (
     "py_core/tools/__pycache__/first_look.",
     *("app/extraction/__pycache__/__init__.", "app/extraction/__pycache__/api."),

@@ -19,16 +19,18 @@ Schema = dict[str, Any] | bool | str
 """A schema as `json.loads` gives it, or its text."""
 
 
-def schema_grammar(schema: Schema, *, indent: int | None = None, allow: Collection[str] = ()) -> Grammar:
+def schema_grammar(
+    schema: Schema, *, indent: int | None = None, loose: bool = False, allow: Collection[str] = ()
+) -> Grammar:
     """The grammar of the texts of the values that are valid by a JSON Schema.
 
     Properties come in the schema's order and after them those that it does not list. Texts are compact, or with the
-    spaces of `indent`, as `json.dumps` writes them.
+    spaces of `indent`, as `json.dumps` writes them. loose: or with spaces and lines as the model likes, within bounds.
     allow: keywords that are left out if they cannot be kept.
     Raises GrammarError with the path of a keyword that cannot be kept, or if no value is valid.
     """
     document = Document(schema, allow)
-    return Writer(document, Reader(document), indent).grammar()
+    return Writer(document, Reader(document), indent, loose).grammar()
 
 
 def canonical(schema: Schema, data: Any) -> str:

@@ -47,13 +47,20 @@ Pair = tuple[Expression, Expression, bool]
 """The name of a property with its colon, its value, and whether it is required."""
 
 
+_SPACE = Chars(((0x20, 0x20),), 0, 1)
+_LOOSE = choice((_SPACE, joined((Literal(b"\n"), Chars(((0x20, 0x20),), 0, 32)))))
+"""The white space of a text that models write as they like: a space, or a line feed with an indentation."""
+
+
 class Writer:
     """The rules of a document's grammar."""
 
-    def __init__(self, document: Document, reader: Reader, indent: int | None) -> None:
+    def __init__(self, document: Document, reader: Reader, indent: int | None, loose: bool = False) -> None:
         self._document: Final = document
         self._reader: Final = reader
         self._indent: Final = indent
+        self._loose: Final = loose
+        self._colon: Final = b":" if indent is None else b": "
         self._rules: dict[str, Expression] = {}
         self._names: dict[Key, str] = {}
         self._shared: dict[Expression, Reference] = {}
@@ -166,7 +173,7 @@ class Writer:
     def _line(self, depth: int) -> Expression:
         """The line feed and the spaces before a line of an indented text."""
         if self._indent is None:
-            return EMPTY
+            return _LOOSE if self._loose else EMPTY
         if depth >= _DEEPEST:
             return joined((Literal(b"\n"), Chars(((0x20, 0x20),), 0, None)))
         return Literal(b"\n" + b" " * (self._indent * depth))
@@ -382,7 +389,7 @@ class Writer:
 
     def _object(self, objects: Objects, depth: int) -> Expression:
         reader = self._reader
-        colon = ":" if self._indent is None else ": "
+        colon = self._colon.decode()
         self._document.step(4 + len(objects.listed))
         listed = objects.listed
         if objects.names:  # names that are listed there are properties
@@ -395,7 +402,8 @@ class Writer:
         for name, conj in listed.items():
             value = NOTHING if conj == NEVER or not reader.named(objects, name) else self._value(conj, depth + 1)
             if value != NOTHING:
-                pairs.append((string_literal(name, colon), value, name in required))
+                key = string_literal(name, colon)
+                pairs.append((joined((key, _SPACE)) if self._loose else key, value, name in required))
             elif name in required:
                 return NOTHING
         others = self._other_pairs(objects, listed, depth)
@@ -538,7 +546,9 @@ class Writer:
             wanted = reader.form(some.names).strings
             pairs = [common_strings(one, other) for one in names for other in wanted]
             names = tuple(one for one in pairs if one is not None)
-        colon = Literal(b":" if self._indent is None else b": ")
+        colon: Expression = Literal(self._colon)
+        if self._loose:
+            colon = joined((colon, _SPACE))
         found: list[Expression] = []
         for region, conj in self._regions(objects, patterns, some):
             value = self._value(conj, depth + 1)
