@@ -31,7 +31,7 @@ class InterpreterError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the code may use: seconds of a run, seconds of CPU in all, bytes of address space, bytes of a file, open
+    """Limits of the code: seconds of a run, seconds of CPU in all, bytes of address space, bytes of a file, open
     files, and processes and threads of the user (0: none; the system does not count those of root)."""
 
     seconds: float = 30.0
@@ -55,7 +55,7 @@ class PythonChild:
         self._killed_for = ""
         self._stops: asyncio.Task[None] | None = None
         self.has_network = False
-        """Whether the system did not allow to take the network away; known after the first run."""
+        """True if the system did not allow to take the network away; known after the first run."""
 
     @property
     def folder(self) -> Path:

@@ -287,7 +287,7 @@ def _end_of_time(number: int, frame: object) -> None:
 
 
 class _Printed:
-    """What the code prints, told in pieces, up to a limit."""
+    """Printed text, told in pieces, up to a limit."""
 
     def __init__(self, tell: Callable[[Output], None]) -> None:
         self._tell = tell
@@ -335,7 +335,7 @@ class _Stream(io.TextIOBase):
 
 
 def _is_artist(value: object) -> bool:
-    """Whether it is what a plotting function returns: the picture says more than its name."""
+    """True for the result of a plotting function: the picture says more than its name."""
     first = value[0] if isinstance(value, list | tuple) and value else value
     return type(first).__module__.partition(".")[0] == "matplotlib"
 
