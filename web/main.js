@@ -45,6 +45,7 @@ import { session } from './common/web_storage.js';
 import { cut } from './common/cut.js';
 import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/share_target.js';
+import { offerPython } from './interpreter/opener.js';
 import { offerTables } from './table/opener.js';
 import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
@@ -109,6 +110,10 @@ const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onM
 const watchdog = new Watchdog(options.patience, onSilence);
 const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
 offerTables(() => engine, (sentence) => notices.say('table', sentence), byId('log', HTMLElement));
+offerPython({
+  engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence),
+  ask: (text) => { if (sender.accepts(text)) sender.send(text); },
+});
 new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
