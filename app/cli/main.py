@@ -43,6 +43,7 @@ from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
 from app.cli.option_groups import option_group
 from app.cli.perplexity import perplexity
+from app.cli.python_runs import PythonOption
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
@@ -131,6 +132,7 @@ def chat(
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
     no_bos: NoBosOption = False,
+    python: PythonOption = False,
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
@@ -159,6 +161,7 @@ def chat(
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
             lambda given: open_adapter(given, base_of(options.model, loaded), home), adapter, adapters, file or (),
+            python,
         )  # fmt: skip
         runner.run(runtime.close())
         loaded.close()
