@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Self
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client
@@ -36,6 +37,8 @@ from py_core.tool_calls.definitions import MOST_DEEP, ToolDefinition, depth_of
 CONNECT_SECONDS = 30.0
 """`npx` may download a server first."""
 CALL_SECONDS = 60.0
+CLOSE_SECONDS = 10.0
+"""A process gets 6 seconds to end, and a server on the web is told that its session ends."""
 MOST_TOOLS = 100
 """Tools of one server; more are left out."""
 MOST_PAGES = 20
@@ -176,8 +179,9 @@ class _Connection:
     async def close(self) -> None:
         self._closing.set()
         if self._task is not None:
-            if not self._is_open.is_set():
-                self._task.cancel()
+            if self._is_open.is_set():
+                await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+            self._task.cancel()
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.exception()  # was told already
@@ -233,7 +237,10 @@ class _Connection:
         return ToolServerError(f"{name} {how}{f': {said}' if said else ''}.")
 
 
-_FAILURES = (MCPError, httpx2.HTTPError, OSError, TimeoutError, ValidationError, RuntimeError, BaseExceptionGroup)
+_FAILURES = (
+    *(MCPError, httpx2.HTTPError, OSError, TimeoutError, ValidationError, RuntimeError, BaseExceptionGroup),
+    *(anyio.ClosedResourceError, anyio.BrokenResourceError),
+)
 
 
 def _is_usable(schema: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,13 +157,24 @@ async def test_tools_are_called_over_http() -> None:
     def add(a: int, b: int) -> str:
         return str(a + b)
 
-    async with (
-        web_server(http_app(offered._lowlevel_server)) as url,
-        ToolServers([ServerEntry("web", url=url), ServerEntry("not", url=url + "/other")]) as servers,
-    ):
-        assert (await servers.call("add", {"a": 2, "b": 3})).text == "5"
-        assert (await servers.call("add", {"a": "x"})).is_error
-        assert servers.problems.keys() == {"not"}
+    async with AsyncExitStack() as stack:
+        async with web_server(http_app(offered._lowlevel_server)) as url:
+            entries = [ServerEntry("web", url=url), ServerEntry("not", url=url + "/other")]
+            servers = await stack.enter_async_context(ToolServers(entries))
+            assert (await servers.call("add", {"a": 2, "b": 3})).text == "5"
+            assert (await servers.call("add", {"a": "x"})).is_error
+            assert servers.problems.keys() == {"not"}
+        with pytest.raises(ToolServerError, match="web could not run add"):
+            await servers.call("add", {"a": 2, "b": 3})
+
+
+async def test_a_server_on_the_web_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_servers, "CONNECT_SECONDS", 0.2)
+    server = await asyncio.start_server(lambda reader, writer: reader.read(), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    async with ToolServers([ServerEntry("web", url=url)]) as servers:
+        assert servers.problems == {"web": "web did not answer within 0.2 seconds."}
+    server.close()
 
 
 def endless(kind: bytes) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
