@@ -41,8 +41,8 @@ _DOWNLOADS = _WORKER | {
 _BROKER = _COMMON | {"connect-src": "'none'", "worker-src": "'none'"}
 # The template is untrusted: the worker that runs it may connect to nothing.
 _TEMPLATES = _WORKER | {"connect-src": "'none'", "worker-src": "'none'"}
-# The code of the user: the worker that it starts inherits this policy (web/interpreter/host_worker.js). Blobs are scripts
-# that the page has sent.
+# The user's code: the worker that this one starts inherits the policy (web/interpreter/host_worker.js). Blobs are
+# scripts that the page has sent.
 _INTERPRETER = _COMMON | {
     "script-src": "'wasm-unsafe-eval' blob:",
     "connect-src": "'none'",

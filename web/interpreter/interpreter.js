@@ -62,7 +62,7 @@ export class Interpreter {
     throw userError('PythonError', t(open ? 'python.notIsolated' : 'python.notStarted'));
   }
 
-  /** Whether it can run code. */
+  /** True if it can run code. */
   get isAlive() {
     return this.#why === '';
   }
@@ -177,7 +177,7 @@ const SHAPES = {
     && isList(lines, (line) => Array.isArray(line) && (line[0] === null || isCount(line[0])) && isText(line[1])),
 };
 
-/** Whether a PNG can be shown: few bytes may unpack to gigabytes. @param {string} png in base64 */
+/** True for a PNG that can be shown: few bytes may unpack to gigabytes. @param {string} png in base64 */
 function isSmall(png) {
   const head = Uint8Array.from(atob(png.slice(0, 32)), (letter) => letter.charCodeAt(0));
   if (head.length < 24 || png.length > MOST_PICTURE) return false;

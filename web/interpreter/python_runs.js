@@ -1,4 +1,4 @@
-/** What a block of Python says when it is run: below the block, from the first word to the files that it wrote. */
+/** The outputs of a block of Python below it, from the first word to the files that it wrote. */
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { button, element } from '../common/dom.js';
 import { icon, iconAddress } from '../common/icon.js';

@@ -1,5 +1,5 @@
-"""Python of an answer, run in the page: what it shows, that code that means harm ends with a sentence, and that nothing of the
-page can be reached from it."""
+"""Python of an answer, run in the page: what it shows, how code ends that means harm, and that nothing of the page can
+be reached from it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ const tries = {
   database: () => new Promise((resolve, reject) => {
     const asked = indexedDB.open('sonata'); asked.onsuccess = resolve; asked.onerror = reject;
   }),
-  cache: () => caches.keys(), folder: () => navigator.storage.getDirectory(), lock: () => navigator.locks.request('a', () => 1),
-  storage: () => localStorage.length, cookie: () => cookieStore.getAll(), page: () => parent.document, eval: () => eval('1'),
+  cache: () => caches.keys(), folder: () => navigator.storage.getDirectory(), storage: () => localStorage.length,
+  lock: () => navigator.locks.request('a', () => 1), cookie: () => cookieStore.getAll(), page: () => parent.document,
+  eval: () => eval('1'),
 };
 (async () => {
   const found = [self.origin];
@@ -88,7 +89,10 @@ async def run(chat: ChatPage, code: str) -> Locator:
 async def test_code_shows_its_outputs_and_harm_ends_with_a_sentence(page_apart: ChatPage) -> None:
     page, before = page_apart.page, len(page_apart.requests)
     await page.evaluate(HEARD)
-    body = await show(page_apart, "```python\nkept = 6\nprint('a', kept)\nopen('new.txt', 'w').write('hi')\n[{'n': 7, 't': '<b>'}]\n```")
+    body = await show(
+        page_apart,
+        "```python\nkept = 6\nprint('a', kept)\nopen('new.txt', 'w').write('hi')\n[{'n': 7, 't': '<b>'}]\n```",
+    )
     assert not [url for url in page_apart.requests[before:] if "interpreter" in url or "pyodide" in url]
     await body.get_by_role("button", name="Run").click()
     await expect(body.locator("td")).to_have_text(["7", "<b>"])
@@ -97,9 +101,9 @@ async def test_code_shows_its_outputs_and_harm_ends_with_a_sentence(page_apart: 
         await body.get_by_role("button", name="Save new.txt (2 B)").click()
     assert await asyncio.to_thread(Path(await (await download.value).path()).read_text) == "hi"
 
-    for code, reason in [*HOSTILE.values(), ("import js", "browser")]:
+    for harm, reason in [*HOSTILE.values(), ("import js", "browser")]:
         if reason in SENTENCES:
-            await expect(await run(page_apart, code)).to_contain_text(SENTENCES[reason])
+            await expect(await run(page_apart, harm)).to_contain_text(SENTENCES[reason])
     outputs = await run(page_apart, "import js, json\nkept / 0")
     await expect(outputs.locator(".python-error")).to_contain_text("Line 1: import js, json")
 
@@ -114,7 +118,9 @@ async def test_code_shows_its_outputs_and_harm_ends_with_a_sentence(page_apart: 
     await body.get_by_role("button", name="Run").click()
     await expect(body.locator(".python-text")).to_have_text("6\n")
     await body.get_by_role("button", name="Stop").click()
-    await expect(body.locator(".python-error")).to_have_text(re.compile("Line 2: while True: pass.*You stopped the code.", re.S))
+    await expect(body.locator(".python-error")).to_have_text(
+        re.compile("Line 2: while True: pass.*You stopped the code.", re.S)
+    )
     await expect((await run(page_apart, "kept")).locator("pre")).to_have_text("6")
 
     await page.evaluate("listening.close()")
@@ -132,9 +138,9 @@ async def test_code_that_cannot_be_stopped_is_ended_with_its_python(page_apart: 
     await expect(body.locator(".python-error")).to_have_text([re.compile("You stopped the code."), lost])
     await expect((await run(page_apart, "kept")).locator(".python-kind")).to_contain_text("NameError")
     deep = "import sys\nsys.setrecursionlimit(10**9)\ndef call(): return call()\ncall()"
-    await expect((await run(page_apart, deep)).locator(".python-error")).to_have_text([
-        *(re.compile("A function calls itself too often."), lost)
-    ])
+    await expect((await run(page_apart, deep)).locator(".python-error")).to_have_text(
+        [*(re.compile("A function calls itself too often."), lost)]
+    )
     dead = "import importlib\nimportlib.import_module('js').self.close()\nprint(1)\nwhile True: pass"
     body = await show(page_apart, f"```python\n{dead}\n```")
     await body.get_by_role("button", name="Run").click()
