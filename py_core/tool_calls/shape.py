@@ -47,7 +47,9 @@ def call_shape(
     """Return the grammar of an answer, the same one for the same arguments; None if no call may be made.
 
     An answer that calls ends with the calls; with `auto` text may stand before them, if the form has a tag, or instead
-    of them. Objects have only the properties that their schema lists, unless it says `additionalProperties`.
+    of them. With `auto` an object may also name a tool that is not there, and then has no arguments: so a small model
+    says that none of the tools fits (`BadCall.tool`). Objects have only the properties that their schema lists, unless
+    it says `additionalProperties`.
 
     control_tokens: of the vocabulary; tags that are among them are these tokens. is_parallel: several calls may be
     made. allow: keywords of schemas that are left out if they cannot be kept.
@@ -66,7 +68,7 @@ def _shape(
     tools: tuple[tuple[str, str], ...], is_free: bool, form: CallForm, special: tuple[str, ...], is_parallel: bool,
     allow: tuple[str, ...],
 ) -> Grammar:  # fmt: skip
-    writer = _CallWriter(form, special, is_parallel, allow)
+    writer = _CallWriter(form, special, is_parallel, allow, is_free)
     calls = writer.calls([(name, _closed(json.loads(text))) for name, text in tools])
     if not is_free:
         return Grammar({**writer.rules, "root": calls})
@@ -79,7 +81,11 @@ def _shape(
 class _CallWriter:
     """The rules of calls in one form."""
 
-    def __init__(self, form: CallForm, special: Collection[str], is_parallel: bool, allow: Collection[str]) -> None:
+    def __init__(
+        self, form: CallForm, special: Collection[str], is_parallel: bool, allow: Collection[str], takes_others: bool
+    ) -> None:  # fmt: skip
+        """takes_others: tools that are not there may be named."""
+        self._takes_others = takes_others
         self._form, self._special, self._most, self._allow = form, special, None if is_parallel else 0, allow
         self.rules: dict[str, Expression] = {}
         self.cut: tuple[bytes, Expression] = (b"", EMPTY)
@@ -119,6 +125,8 @@ class _CallWriter:
         defined = {
             str(number): _object_schema(name, key, schema, number) for number, (name, schema) in enumerate(tools)
         }
+        if self._takes_others:
+            defined["other"] = _other_schema([name for name, _ in tools])
         schema = {"$defs": defined, "anyOf": [{"$ref": f"#/$defs/{number}"} for number in defined]}
         made = self._grammar(schema, [name for name, _ in tools])
         self.rules |= {f"object.{name}": renamed(rule, "object") for name, rule in made.rules.items()}
@@ -239,6 +247,12 @@ def _object_schema(name: str, key: str, schema: dict[str, Any], number: int) -> 
         "required": ["name", key],
         "additionalProperties": False,
     }
+
+
+def _other_schema(names: list[str]) -> dict[str, Any]:
+    """The schema of a call of a tool that is not there."""
+    name = {"type": "string", "pattern": "^[a-zA-Z][a-zA-Z0-9_.-]{0,63}$", "not": {"enum": names}}
+    return {"type": "object", "properties": {"name": name}, "required": ["name"], "additionalProperties": False}
 
 
 def _moved(value: Any, place: str) -> Any:

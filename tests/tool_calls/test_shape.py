@@ -15,7 +15,7 @@ from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import CONTROL
 from py_core.tool_calls.definitions import AUTO, ChoiceMode, ToolChoice, ToolError, tools_from
 from py_core.tool_calls.forms import FORMS, JSON, CallForm, form_of
-from py_core.tool_calls.reader import CallReader, ToolCall
+from py_core.tool_calls.reader import BadCall, CallReader, ToolCall, read_calls
 from py_core.tool_calls.shape import call_shape
 from tests.grammar.test_kernel import open_kernel
 from tests.tiny.tokenizers import bpe
@@ -122,6 +122,19 @@ def test_text_before_a_call_and_text_that_is_none() -> None:
         assert passes(opened(JSON), text), "further on it is text"
     for text in ("{}", "[1]", " {", "```json\n1\n```", "```\n{", "```jsonc", "``` x"):
         assert not passes(opened(JSON), text), text
+
+
+def test_a_model_that_may_choose_can_name_a_tool_that_is_not_there() -> None:
+    for form in (JSON, FORMS["llama"]):
+        assert passes(opened(form), '{"name": "rain"}')
+        for text in ('{"name": "rain", "arguments": {}}', '{"name": "time"}', '{"name": "rain"} and'):
+            assert not passes(opened(form), text), text
+        assert not passes(opened(form, ToolChoice(ChoiceMode.required)), '{"name": "rain"}')
+    reader = CallReader(JSON, ["time"], is_shaped=True)
+    (bad,) = [*reader.push('```json\n{"name": "rain"}\n```'), *reader.flush()]
+    assert isinstance(bad, BadCall)
+    assert bad.tool == "rain"
+    assert read_calls(JSON, ["time"], '{"name": "Anna"}')[2] == [], "in an answer without a shape it may be anything"
 
 
 def test_a_schema_that_cannot_be_kept_is_named() -> None:

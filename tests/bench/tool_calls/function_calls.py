@@ -31,8 +31,8 @@ from tests.bench.tool_calls.bfcl import CATEGORIES, MORE, PACKAGE, Question, arc
 
 @dataclass(frozen=True)
 class Result:
-    """parses: the answer is text and calls, and nothing that only looks like a call. why: of what does not, or of a
-    schema that is refused."""
+    """parses: the answer is text and calls, maybe of a tool that is not there, and nothing else that looks like a call.
+    why: of what does not, or of a schema that is refused."""
 
     id: str
     category: str
@@ -47,20 +47,21 @@ class Result:
     seconds: float
 
 
-async def ask(model: Model, question: Question, max_tokens: int, is_shaped: bool) -> Result:
+async def ask(model: Model, question: Question, max_tokens: int, is_shaped: bool, system: str) -> Result:
     begin = time.perf_counter()
     try:
         stream = CallStream(model, tools_from(question.tools), max_tokens=max_tokens, is_shaped=is_shaped)
     except ToolError as error:
         return Result(question.id, question.category, False, False, False, [], "", str(error), 0, 0, 0.0)
-    messages = [*asked_with_tools(SYSTEM_PROMPT, "")[:1], *question.messages]
-    if question.messages[0]["role"] == "system":
-        messages = [{**messages[0], "content": f"{messages[0]['content']}\n{messages[1]['content']}"}, *messages[2:]]
-    answer = await answer_with_calls(stream, messages)
+    said = [message for message in question.messages if message["role"] == "system"]
+    others = [message for message in question.messages if message["role"] != "system"]
+    system = "\n".join((system, *(message["content"] for message in said)))
+    answer = await answer_with_calls(stream, [{"role": "system", "content": system}, *others])
     calls = [call.entry() for call in answer.calls]
     found = verdict(question, calls)
     return Result(
-        question.id, question.category, not answer.bad, found.name, found.right, calls, answer.text,
+        question.id, question.category, all(one.tool for one in answer.bad), found.name, found.right, calls,
+        answer.text,
         "; ".join(str(one.why) for one in answer.bad), answer.new_tokens, answer.prompt_tokens,
         time.perf_counter() - begin,
     )  # fmt: skip
@@ -68,15 +69,17 @@ async def ask(model: Model, question: Question, max_tokens: int, is_shaped: bool
 
 async def run(options: Any, asked: Sequence[Question]) -> list[Result]:
     loading = ModelOptions(model=options.model, backend=BackendChoice(options.backend), context=options.context)
-    model, several = await loading.load(), asyncio.Semaphore(options.at_once)
+    model, several, done = await loading.load(), asyncio.Semaphore(options.at_once), list[Result]()
     try:
         with progress_bar("Answering") as bar:
             task = bar.add_task("", total=len(asked))
 
             async def one(question: Question) -> Result:
                 async with several:
-                    result = await ask(model, question, options.max_tokens, not options.no_grammar)
+                    result = await ask(model, question, options.max_tokens, not options.no_grammar, options.system)
                 bar.advance(task)
+                done.append(result)
+                write_figures(options, [asdict(one) for one in done])  # a run that is ended has its figures
                 return result
 
             return list(await asyncio.gather(*map(one, asked)))
@@ -105,6 +108,8 @@ def main() -> int:
     parser.add_argument("--no-grammar", action="store_true", help="answers without a grammar")
     parser.add_argument("--backend", choices=[choice.value for choice in BackendChoice], default="auto")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="conversations that run together")
+    usual = asked_with_tools(SYSTEM_PROMPT, "")[0]["content"]
+    parser.add_argument("--system", default=usual, help="the system message, to try others")
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--context", type=int, help="the longest conversation in tokens")
     parser.add_argument("--data", type=Path, metavar="WHEEL", help=f"the file of {PACKAGE}")
@@ -116,7 +121,6 @@ def main() -> int:
             found = found[options.half == "test" :: 2]
         asked += found[: options.limit]
     results = asyncio.run(run(options, asked))
-    write_figures(options, [asdict(result) for result in results])
     how = "without a grammar" if options.no_grammar else "with a grammar"
     print_tables(table_of(results, f"BFCL v4, {options.model or 'the usual model'}, {how}"))
     return 0
