@@ -43,9 +43,11 @@ from app.cli.model_file import NoBosOption, info, tokenize
 from app.cli.models import models_app
 from app.cli.option_groups import option_group
 from app.cli.perplexity import perplexity
+from app.cli.python_runs import PythonOption
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
+from app.cli.tool_servers import tools_app
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
 from app.generation.answer_adapters import AnswerAdapters
@@ -78,6 +80,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(adapters_app, name="adapters")
 app.add_typer(grammar_app, name="grammar")
+app.add_typer(tools_app, name="tools")
 memory_app.add_typer(chats_app, name="chats")
 app.add_typer(memory_app, name="memory")
 notes = console(stderr=True)
@@ -129,6 +132,7 @@ def chat(
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
     no_bos: NoBosOption = False,
+    python: PythonOption = False,
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
@@ -157,6 +161,7 @@ def chat(
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
             lambda given: open_adapter(given, base_of(options.model, loaded), home), adapter, adapters, file or (),
+            python,
         )  # fmt: skip
         runner.run(runtime.close())
         loaded.close()

@@ -19,10 +19,12 @@ from app.cli import terminal
 from app.cli.attachments import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
+from app.cli.python_runs import PythonRuns
 from app.cli.waiting_line import line_meanwhile
 from app.files.text import FileError
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
+from app.interpreter.child import InterpreterError
 from app.lessons.feedback import Feedback
 from app.lessons.imprints import LessonError
 from app.protocol import (
@@ -64,6 +66,7 @@ COMMANDS = {
     "/agent NAME": "sends messages like the last one to another agent",
     "/adapter NAME": "answers with an adapter; /adapter alone with none",
     "/file PATH": "attaches a file",
+    "/run": "runs the Python of the last answer, if the chat was started with --python",
     "/exit": "ends the chat (or Ctrl-D); Ctrl-C stops an answer",
 }
 HELP = "\n".join(f"{command:15}{what}" for command, what in COMMANDS.items())
@@ -79,11 +82,13 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, runtime: Runtime,
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
-    files: Sequence[Path] = (),
+    files: Sequence[Path] = (), python: bool = False,
 ) -> None:  # fmt: skip
     """Run until the user leaves. open_adapter: opens one by a name or file, raises AdapterError or OSError; `adapter`:
-    the first. adapters: the learned adapters that answers use. files: attached to the first conversation."""
+    the first. adapters: the learned adapters that answers use. files: attached to the first conversation. python:
+    allow /run."""
     console = terminal.console()
+    code = PythonRuns(console) if python else None
     conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
@@ -111,10 +116,10 @@ def run_chat(
             continue
         except EOFError:
             console.print()
-            return
+            break
         command = text.strip().lower()
         if command in ("/exit", "/quit"):
-            return
+            break
         if command == "/new":
             conversation.reset()
             console.print("[dim]A new conversation.[/dim]")
@@ -139,6 +144,14 @@ def run_chat(
         elif command.partition(" ")[0] == "/file":
             given = text.strip().partition(" ")[2].strip().strip("'\"")
             _attach(runner, runtime, conversation, console, Path(given).expanduser())
+        elif command == "/run":
+            if code is None:
+                _warn(console, "Start the chat with --python to run code.")
+                continue
+            try:
+                runner.run(code.run(runtime, conversation))
+            except (InterpreterError, StoreError) as error:
+                _warn(console, str(error))
         elif command.partition(" ")[0] == "/agent":
             try:
                 said = runner.run(_correct(runtime, last, command.partition(" ")[2].strip()))
@@ -155,6 +168,8 @@ def run_chat(
                 runner.run(_answer(conversation, events, console, last, changes))
             except (BackendError, ValueError) as error:
                 console.print(f"[red]{escape(str(error))}[/red]", soft_wrap=True)
+    if code is not None:
+        runner.run(code.close())
 
 
 def _warn(console: Console, message: str) -> None:

@@ -49,6 +49,7 @@ OPTIONS = {
     "many_chats": "--conversations 24 --turns 50 --browser --rounds 1",
     "markdown": "--characters 500 --messages 4 --only prose",
     "matvec": "--sizes 64x256 --formats Q4_K",
+    "mcp_conformance": "--only tools-list",
     "memory": "--records 400 --conversations 2",
     "open_conversations": "--conversations 2 --tokens 4 --asked 1",
     "page_load": "--rounds 1 --server plain",

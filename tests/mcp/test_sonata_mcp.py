@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from app.cli import mcp
 from app.cli.home import PASSPHRASE, opened_memory
 from app.records.lessons import Lesson
 from py_core.store.passphrase import set_passphrase
@@ -94,6 +95,12 @@ def test_a_locked_memory_without_its_passphrase_is_a_sentence(tmp_path: Path, mo
 
     asyncio.run(lock())
     assert_sentence(sonata("mcp", "--home", tmp_path), "A passphrase protects the memory", "$SONATA_PASSPHRASE")
+
+
+@pytest.mark.parametrize("command", [["mcp"], ["tools", "list", "--mcp", "servers.json"]])
+def test_without_the_package_a_sentence_says_how_to_get_it(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp, "find_spec", lambda name: None)
+    assert_sentence(sonata(*command), "needs the package mcp", "pip install '.[mcp]'")
 
 
 @pytest.mark.all
