@@ -127,10 +127,13 @@ def test_text_before_a_call_and_text_that_is_none() -> None:
 def test_a_model_that_may_choose_can_name_a_tool_that_is_not_there() -> None:
     for form in (JSON, FORMS["llama"]):
         assert passes(opened(form), '{"name": "rain"}')
-        for text in ('{"name": "rain", "arguments": {}}', '{"name": "time"}', '{"name": "rain"} and'):
+        others = ('{"name": "rain", "arguments": {}}', '{"name": "time"}', '{"name": "rain"}\n{"name": "rain"}')
+        for text in others:
             assert not passes(opened(form), text), text
         assert not passes(opened(form, ToolChoice(ChoiceMode.required)), '{"name": "rain"}')
     reader = CallReader(JSON, ["time"], is_shaped=True)
+    assert passes(opened(FORMS["hermes"]), '<tool_call>\n{"name": "rain"}\n</tool_call>')
+    assert passes(opened(FORMS["phi"]), '<|tool_call|>[{"name": "rain"}]<|/tool_call|>')
     (bad,) = [*reader.push('```json\n{"name": "rain"}\n```'), *reader.flush()]
     assert isinstance(bad, BadCall)
     assert bad.tool == "rain"
