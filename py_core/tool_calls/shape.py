@@ -102,7 +102,7 @@ class _CallWriter:
         end = self._mark(form.end)
         if form is JSON:
             return self._in_json(tools)
-        other = NOTHING
+        other: Expression = NOTHING
         if form.body in (Body.OBJECT, Body.LIST):
             other = self._objects(tools)
         else:

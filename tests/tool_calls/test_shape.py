@@ -166,3 +166,11 @@ def test_templates_tell_their_form() -> None:
         assert form_of(template).name == name
     assert form_of("<tool_call>", name="Qwen2.5 Coder 0.5B Instruct AWQ") is JSON
     assert form_of("<|tool|>", ["<|tool_call|>"]).name == "phi"
+
+
+def test_tags_that_are_special_tokens_are_shown_to_the_reader() -> None:
+    ids = TOKENIZER.encode("<|tool_call_start|>[time()]<|tool_call_end|>", special=True)
+    stream = TOKENIZER.stream(skip_special=True, shown=FORMS["lfm2"].marks)
+    assert "".join(map(stream.push, ids)) == "<|tool_call_start|>[time()]<|tool_call_end|>"
+    stream = TOKENIZER.stream(skip_special=True, shown=FORMS["phi"].marks)
+    assert "".join(map(stream.push, ids)) == "[time()]"

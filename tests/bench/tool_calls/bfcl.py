@@ -91,7 +91,7 @@ def _schema(found: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a question. name: the right functions were called, or none if none fits. right: also with the right
+    """The result of a question. name: the right functions were called, or none if none fits. right: also with the right
     arguments."""
 
     name: bool
