@@ -25,6 +25,7 @@ from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import SHORT_ID
 from app.cli.option_groups import option_group
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
+from app.cli.tool_calls import NO_TOOLS, ToolOptions, call_all, called_questions, print_calls
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
@@ -207,6 +208,7 @@ def _lesson_of(texts: list[str]) -> LessonRow:
     return LessonRow(1, told.question, told.answer)
 
 
+@option_group("tools", ToolOptions)
 @option_group("shape", ShapeOptions)
 @model_options("autotune", "context", "draft", "max_memory")
 def ask(
@@ -228,6 +230,7 @@ def ask(
     ] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens.")] = ASKED_TOKENS,
     shape: ShapeOptions = NO_SHAPE,
+    tools: ToolOptions = NO_TOOLS,
     file: FileOption = None,
     home: HomeOption = None,
     options: ModelOptions = DEFAULTS,
@@ -236,12 +239,18 @@ def ask(
 
     Each question is a conversation of its own, which the plain assistant answers with the likeliest tokens. Nothing is
     stored. With --file, answers are based on these files. With --schema, --grammar, --regex or --choice each answer is
-    a text of that shape, also if it was learned. If the output goes to a file or another program, it is a JSON list of
+    a text of that shape, also if it was learned. With --tools FILE.json --calls the output is a JSON list that has for
+    each question the calls that the model wants made; a question may then be {"question": ..., "tools": [...]}, with
+    tools of its own. If the output goes to a file or another program, it is a JSON list of
     answers in order; with --why or --json it is a list of objects. If a question cannot be answered, its entry is null,
     a sentence on standard error says why, and the exit status is 1.
     """
-    asked = _questions(questions)
     sampling = shape.applied_to(GREEDY)
+    tools.check(sampling.grammar is not None)
+    if tools.calls:
+        _print_calls(_questions(questions, of_tools=True), tools, max_tokens, options)
+        return
+    asked = _questions(questions)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
 
     async def run() -> list[SingleAnswer | str]:
@@ -275,6 +284,19 @@ def ask(
         notes.print(f"{shown(question)}: {problem}", markup=False, soft_wrap=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _print_calls(asked: list[Any], tools: ToolOptions, max_tokens: int, options: ModelOptions) -> None:
+    questions = called_questions(asked, tools)  # before the model is loaded
+
+    async def run() -> list[list[dict[str, Any]] | None]:
+        loaded = await options.load()
+        try:
+            return await call_all(loaded, questions, tools, max_tokens)
+        finally:
+            loaded.close()
+
+    print_calls(asyncio.run(run()))
 
 
 def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
@@ -331,8 +353,8 @@ async def _answers(asker: Asker, questions: list[str]) -> list[SingleAnswer | st
     return found
 
 
-def _questions(given: list[str] | None) -> list[str]:
-    """Raises ValueError if standard input is not a list of texts."""
+def _questions(given: list[str] | None, of_tools: bool = False) -> list[Any]:
+    """Raises ValueError if standard input is not a list of texts. of_tools: or of objects, which are not read here."""
     if given:
         return given
     wanted = 'Standard input must be a JSON list of questions, such as ["What is the name of my dog?"]'
@@ -346,7 +368,8 @@ def _questions(given: list[str] | None) -> list[str]:
         raise ValueError(f"{wanted}: {error}.") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{wanted}: {why_not_json(error)}.") from None
-    if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
+    kinds = (str, dict) if of_tools else (str,)
+    if not isinstance(asked, list) or not all(isinstance(one, kinds) for one in asked):
         raise ValueError(f"{wanted}; this is {shown(asked)}.")
     return asked
 

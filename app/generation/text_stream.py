@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 
 from py_core.engine.engine import Timings
@@ -17,15 +17,16 @@ class TextStream:
     def __init__(
         self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
-        begun: Sequence[int] = (), text: str | None = None,
+        begun: Sequence[int] = (), text: str | None = None, shown: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Call after a prefill. raw: special tokens are shown, and the end token does not end a text without a grammar.
 
         end_at_loops, timings: as in Engine.generate. ids: replaces what it yields (learned_answer.py). begun: the
         sequence's last tokens, if they are the beginning of the answer. text: what they are shown as, if known.
+        shown: special tokens that are shown.
         """
         self._timings = timings
-        self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw)
+        self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw, shown=shown)
         said = "".join(self._decoder.push(token) for token in begun)
         self.text = said if text is None else text
         self._ids = ids or model.engine.generate(

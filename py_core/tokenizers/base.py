@@ -96,8 +96,10 @@ class Tokenizer(Protocol):
         """The text of `ids`, like decode_bytes; bytes that are not UTF-8 become U+FFFD."""
         ...
 
-    def stream(self, *, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
-        """A decoder for ids that arrive one at a time."""
+    def stream(
+        self, *, skip_special: bool = False, continues: bool = False, shown: Collection[str] = ()
+    ) -> StreamDecoder:
+        """A decoder for ids that arrive one at a time. shown: control tokens that are not left out."""
         ...
 
 
@@ -218,8 +220,10 @@ class VocabularyTokenizer(ABC):
     def decode(self, ids: Iterable[int], *, skip_special: bool = False, continues: bool = False) -> str:
         return self.decode_bytes(ids, skip_special=skip_special, continues=continues).decode("utf-8", "replace")
 
-    def stream(self, *, skip_special: bool = False, continues: bool = False) -> StreamDecoder:
-        return StreamDecoder(self, skip_special, continues)
+    def stream(
+        self, *, skip_special: bool = False, continues: bool = False, shown: Collection[str] = ()
+    ) -> StreamDecoder:
+        return StreamDecoder(self, skip_special, continues, shown)
 
     def _piece(self, index: int) -> bytes:
         if not 0 <= index < len(self.tokens):
@@ -232,14 +236,18 @@ class StreamDecoder:
     """Decodes ids as they arrive. A character whose bytes are spread over several tokens is emitted with its last byte,
     and not at all if the ids end before."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool = False, continues: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, skip_special: bool = False, continues: bool = False, shown: Collection[str] = ()
+    ) -> None:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
+        self._shown = frozenset(tokenizer.control_tokens[mark] for mark in shown if mark in tokenizer.control_tokens)
         self._continues = continues
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, index: int) -> str:
         """The text that this id completes; often empty within an emoji."""
-        piece = self._tokenizer.decode_bytes((index,), skip_special=self._skip_special, continues=self._continues)
+        skips = self._skip_special and index not in self._shown
+        piece = self._tokenizer.decode_bytes((index,), skip_special=skips, continues=self._continues)
         self._continues = True
         return self._utf8.decode(piece)

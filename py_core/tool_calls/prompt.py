@@ -17,7 +17,7 @@ ASKED = (
     "call none."
 )
 """Belongs into the system message if the model may choose: small models otherwise call whatever function there is
-(docs/decisions/0114-function-calls.md)."""
+(docs/decisions/0115-function-calls.md)."""
 
 _TAUGHT = """You may call functions. These are the functions, one a line:
 {tools}

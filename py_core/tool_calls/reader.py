@@ -47,10 +47,12 @@ class FreeText:
 
 @dataclass(frozen=True)
 class BadCall:
-    """A text that begins like a call and is not one. why: a sentence for a person, and for the model."""
+    """A text that begins like a call and is not one. why: a sentence for a person, and for the model. tool: the name of
+    the tool that it calls, if there is no such tool."""
 
     text: str
     why: Message
+    tool: str = ""
 
 
 Part = FreeText | ToolCall | BadCall
@@ -86,6 +88,7 @@ class CallReader:
         self._tags, self._quote, self._names, self._next = tags, form.quote, frozenset(names), first
         self._kept = ""
         self._open: _Open | None = None
+        self._is_shaped = is_shaped
         self._takes_bare = form.is_bare or not is_shaped
         self._may_begin, self._has_begun, self._in_fence = True, False, False
 
@@ -277,12 +280,12 @@ class CallReader:
                 self._next += 1
             else:
                 why = Message("calls.unknown", "No tool is called {name}.", name=shown(name))
-                out.append(BadCall(raw if len(written) == 1 else name, why))
+                out.append(BadCall(raw if len(written) == 1 else name, why, name))
         self._kept, one.at, one.found, one.span, one.kind = self._kept[end:], 0, True, None, ""
 
     def _written(self, one: _Open, text: str) -> list[Written] | None:
         if one.kind == "json":
-            return calls_in_json(text)
+            return calls_in_json(text, self._is_shaped)
         if one.kind == "python":
             return calls_in_python(text)
         if one.kind == "quoted":

@@ -12,6 +12,7 @@ from typing import Any
 from py_core.grammar.characters import char_set, complement
 from py_core.grammar.expressions import (
     EMPTY,
+    NOTHING,
     SPECIAL,
     Chars,
     Expression,
@@ -26,6 +27,8 @@ from py_core.grammar.triggers import Trigger, renamed, triggered
 from py_core.tool_calls.definitions import ChoiceMode, ToolChoice, ToolDefinition, ToolError
 from py_core.tool_calls.forms import JSON, Body, CallForm
 
+MOST_CALLS = 32
+"""The most calls of an answer: small models sometimes do not find an end."""
 _NOT_TEXT = ("{", "[", "```json", "```tool_c", "```xml", "```\n", "```\t", "``` ")
 """The beginnings of an answer that are calls in forms without a tag; the reader takes them for calls."""
 _BLANK = Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)), 0, 8)
@@ -47,7 +50,9 @@ def call_shape(
     """Return the grammar of an answer, the same one for the same arguments; None if no call may be made.
 
     An answer that calls ends with the calls; with `auto` text may stand before them, if the form has a tag, or instead
-    of them. Objects have only the properties that their schema lists, unless it says `additionalProperties`.
+    of them. With `auto` a single object may also name a tool that is not there, and then has no arguments: so a small
+    model says that none of the tools fits (`BadCall.tool`). Objects have only the properties that their schema lists,
+    unless it says `additionalProperties`.
 
     control_tokens: of the vocabulary; tags that are among them are these tokens. is_parallel: several calls may be
     made. allow: keywords of schemas that are left out if they cannot be kept.
@@ -66,7 +71,7 @@ def _shape(
     tools: tuple[tuple[str, str], ...], is_free: bool, form: CallForm, special: tuple[str, ...], is_parallel: bool,
     allow: tuple[str, ...],
 ) -> Grammar:  # fmt: skip
-    writer = _CallWriter(form, special, is_parallel, allow)
+    writer = _CallWriter(form, special, is_parallel, allow, is_free)
     calls = writer.calls([(name, _closed(json.loads(text))) for name, text in tools])
     if not is_free:
         return Grammar({**writer.rules, "root": calls})
@@ -79,8 +84,13 @@ def _shape(
 class _CallWriter:
     """The rules of calls in one form."""
 
-    def __init__(self, form: CallForm, special: Collection[str], is_parallel: bool, allow: Collection[str]) -> None:
-        self._form, self._special, self._most, self._allow = form, special, None if is_parallel else 0, allow
+    def __init__(
+        self, form: CallForm, special: Collection[str], is_parallel: bool, allow: Collection[str], takes_others: bool
+    ) -> None:  # fmt: skip
+        """takes_others: tools that are not there may be named."""
+        self._takes_others = takes_others
+        self._form, self._special, self._allow = form, special, allow
+        self._more = MOST_CALLS - 1 if is_parallel else 0
         self.rules: dict[str, Expression] = {}
         self.cut: tuple[bytes, Expression] = (b"", EMPTY)
         """The first tag, and what follows it."""
@@ -92,48 +102,45 @@ class _CallWriter:
         end = self._mark(form.end)
         if form is JSON:
             return self._in_json(tools)
+        other: Expression = NOTHING
         if form.body in (Body.OBJECT, Body.LIST):
-            self._objects(tools)
-            one: Expression = Reference("call")
+            other = self._objects(tools)
         else:
-            one = choice(self._named(number, name, schema) for number, (name, schema) in enumerate(tools))
-            self.rules["call"] = one
-            one = Reference("call")
-        between = Literal(form.between.encode())
+            self.rules["call"] = choice(self._named(number, *tool) for number, tool in enumerate(tools))
+        one, close = Reference("call"), Literal(end)
         if form.body in (Body.LIST, Body.PYTHON):
-            comma = Literal(b", ")
-            items = joined((Literal(b"["), one, repeat(joined((comma, one)), 0, self._most), Literal(b"]")))
-            self.cut = begin, joined((items, Literal(end)))
+            items = choice((self._several(one, Literal(b", ")), other))
+            self.cut = begin, joined((Literal(b"["), items, Literal(b"]"), close))
         else:
-            inside = joined((line, one, line, Literal(end)))
-            more = repeat(joined((between, Literal(begin), inside)), 0, self._most)
-            self.cut = begin, joined((inside, more))
+            again = joined((line, close, Literal(form.between.encode()), Literal(begin), line))
+            items = choice((self._several(one, again), other))
+            self.cut = begin, joined((line, items, line, close))
         return joined((Literal(begin), self.cut[1]))
+
+    def _several(self, one: Expression, between: Expression) -> Expression:
+        return joined((one, repeat(joined((between, one)), 0, self._more)))
 
     def _mark(self, text: str) -> bytes:
         return (SPECIAL if text in self._special else b"") + text.encode()
 
-    def _objects(self, tools: Sequence[tuple[str, dict[str, Any]]]) -> None:
-        """The rule `call`: an object of JSON that calls one of the tools."""
+    def _objects(self, tools: Sequence[tuple[str, dict[str, Any]]]) -> Expression:
+        """The rule `call`: an object of JSON that calls one of the tools. Returns one that names none of them."""
         key = self._form.key
         defined = {
             str(number): _object_schema(name, key, schema, number) for number, (name, schema) in enumerate(tools)
         }
+        names = [name for name, _ in tools]
         schema = {"$defs": defined, "anyOf": [{"$ref": f"#/$defs/{number}"} for number in defined]}
-        made = self._grammar(schema, [name for name, _ in tools])
-        self.rules |= {f"object.{name}": renamed(rule, "object") for name, rule in made.rules.items()}
-        self.rules["call"] = Reference(f"object.{made.root}")
+        self.rules["call"] = self._add("call", schema, names, "")
+        return self._add("other", _other_schema(names), names, "") if self._takes_others else NOTHING
 
     def _in_json(self, tools: Sequence[tuple[str, dict[str, Any]]]) -> Expression:
         """An object, or a list or lines of them, alone or in a code block: as small models like it."""
-        self._objects(tools)
-        one, lines = Reference("call"), Chars(((0x0A, 0x0A),), 1, 2)
-        found = [joined((one, repeat(joined((lines, one)), 0, self._most)))]
-        if self._most is None:
-            comma = joined((Literal(b","), _BLANK))
-            found.append(
-                joined((Literal(b"["), _BLANK, one, repeat(joined((comma, one)), 0, None), _BLANK, Literal(b"]")))
-            )
+        other, one, lines = self._objects(tools), Reference("call"), Chars(((0x0A, 0x0A),), 1, 2)
+        found = [other, self._several(one, lines)]
+        if self._more:
+            items = self._several(one, joined((Literal(b","), _BLANK)))
+            found.append(joined((Literal(b"["), _BLANK, items, _BLANK, Literal(b"]"))))
         self.rules["calls"] = choice(found)
         calls = Reference("calls")
         return choice((calls, joined((Literal(b"```json\n"), calls, Literal(b"\n```")))))
@@ -239,6 +246,12 @@ def _object_schema(name: str, key: str, schema: dict[str, Any], number: int) -> 
         "required": ["name", key],
         "additionalProperties": False,
     }
+
+
+def _other_schema(names: list[str]) -> dict[str, Any]:
+    """The schema of a call of a tool that is not there."""
+    name = {"type": "string", "pattern": "^[a-zA-Z][a-zA-Z0-9_.-]{0,63}$", "not": {"enum": names}}
+    return {"type": "object", "properties": {"name": name}, "required": ["name"], "additionalProperties": False}
 
 
 def _moved(value: Any, place: str) -> Any:

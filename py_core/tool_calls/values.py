@@ -115,9 +115,12 @@ def read_json(text: str) -> Any:
         raise _broken(why_not_json(error)) from None
 
 
-def calls_in_json(text: str) -> list[Written] | None:
-    """Read one call, or a list of them. None if it is JSON of something else. Raises NotACallError."""
+def calls_in_json(text: str, takes_name: bool = False) -> list[Written] | None:
+    """Read one call, or a list of them. None if it is JSON of something else. takes_name: a name without arguments is
+    a call, too. Raises NotACallError."""
     read = read_json(text)
+    if takes_name and isinstance(read, dict) and read.keys() == {"name"} and isinstance(read["name"], str):
+        return [(read["name"], {})]
     found = [_call(entry) for entry in (read if isinstance(read, list) else [read])]
     return [one for one in found if one is not None] if None not in found else None
 

@@ -31,6 +31,7 @@ OPTIONS = {
     "exact_tools": "",
     "extraction": "--only addresses",
     "few_rows": "--rows 1,2 --position 8 --rounds 1",
+    "function_calls": "--limit 1 --category irrelevance --backend wasm --max-tokens 8",
     "gate": "--splits dev --stored 24",
     "gpu_browser": "here --query rounds=1&peer=0&prompts=16&tokens=2&profile=0",
     "grammar_masks": "{cases}",

@@ -108,6 +108,10 @@ def test_indented_texts(value):
     assert fits(schema, json.dumps(value, indent=2), indent=2)
     assert fits(schema, json.dumps(value, indent=2), indent=4) is (json.dumps(value, indent=2) == json.dumps(value))
     assert fits(schema, json.dumps(value, separators=(",", ":"))) is True
+    for text in (json.dumps(value), json.dumps(value, indent=4), json.dumps(value, separators=(",", ":"))):
+        assert fits(schema, text, loose=True)
+    assert not fits(schema, '{"a":  []}', loose=True)
+    assert not fits(schema, '{\n\n"a": []}', loose=True)
 
 
 BOUNDS = st.one_of(st.integers(-20, 120), st.decimals(-3, 3, places=3).map(float), st.sampled_from([1e-5, 9.99e-5, 0]))

@@ -15,7 +15,7 @@ from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import CONTROL
 from py_core.tool_calls.definitions import AUTO, ChoiceMode, ToolChoice, ToolError, tools_from
 from py_core.tool_calls.forms import FORMS, JSON, CallForm, form_of
-from py_core.tool_calls.reader import CallReader, ToolCall
+from py_core.tool_calls.reader import BadCall, CallReader, ToolCall, read_calls
 from py_core.tool_calls.shape import call_shape
 from tests.grammar.test_kernel import open_kernel
 from tests.tiny.tokenizers import bpe
@@ -124,6 +124,22 @@ def test_text_before_a_call_and_text_that_is_none() -> None:
         assert not passes(opened(JSON), text), text
 
 
+def test_a_model_that_may_choose_can_name_a_tool_that_is_not_there() -> None:
+    for form in (JSON, FORMS["llama"]):
+        assert passes(opened(form), '{"name": "rain"}')
+        others = ('{"name": "rain", "arguments": {}}', '{"name": "time"}', '{"name": "rain"}\n{"name": "rain"}')
+        for text in others:
+            assert not passes(opened(form), text), text
+        assert not passes(opened(form, ToolChoice(ChoiceMode.required)), '{"name": "rain"}')
+    reader = CallReader(JSON, ["time"], is_shaped=True)
+    assert passes(opened(FORMS["hermes"]), '<tool_call>\n{"name": "rain"}\n</tool_call>')
+    assert passes(opened(FORMS["phi"]), '<|tool_call|>[{"name": "rain"}]<|/tool_call|>')
+    (bad,) = [*reader.push('```json\n{"name": "rain"}\n```'), *reader.flush()]
+    assert isinstance(bad, BadCall)
+    assert bad.tool == "rain"
+    assert read_calls(JSON, ["time"], '{"name": "Anna"}')[2] == [], "in an answer without a shape it may be anything"
+
+
 def test_a_schema_that_cannot_be_kept_is_named() -> None:
     hard = {"properties": {"a": {"items": {"type": "string", "pattern": "(a)\\1"}}}}
     tools = tools_from([{"name": "good"}, {"name": "hard", "parameters": hard}])
@@ -150,3 +166,11 @@ def test_templates_tell_their_form() -> None:
         assert form_of(template).name == name
     assert form_of("<tool_call>", name="Qwen2.5 Coder 0.5B Instruct AWQ") is JSON
     assert form_of("<|tool|>", ["<|tool_call|>"]).name == "phi"
+
+
+def test_tags_that_are_special_tokens_are_shown_to_the_reader() -> None:
+    ids = TOKENIZER.encode("<|tool_call_start|>[time()]<|tool_call_end|>", special=True)
+    stream = TOKENIZER.stream(skip_special=True, shown=FORMS["lfm2"].marks)
+    assert "".join(map(stream.push, ids)) == "<|tool_call_start|>[time()]<|tool_call_end|>"
+    stream = TOKENIZER.stream(skip_special=True, shown=FORMS["phi"].marks)
+    assert "".join(map(stream.push, ids)) == "[time()]"

@@ -133,6 +133,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'calls.long': 'Der Aufruf ist zu lang.',
   'calls.unfinished': 'Die Antwort endete mitten in einem Aufruf.',
   'calls.empty': 'Hinter dem Zeichen für einen Aufruf steht keiner.',
+  'calls.context': 'Die Werkzeuge und das Gespräch haben {length} Tokens; das Modell liest höchstens {most}. Gib weniger Werkzeuge, oder kürze ihre Beschreibungen.',
   'calls.unknown': 'Kein Werkzeug heißt {name}.',
   'unigram.damaged-file': 'Die Datei des Tokenizers ist beschädigt. Lade sie noch einmal herunter.',
   'wordpiece.no-token': 'Dem Tokenizer fehlt das Token {name}, also ist er keiner von BERT. Lade ihn noch einmal herunter.',

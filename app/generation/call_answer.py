@@ -1,0 +1,116 @@
+"""A model's answer to a conversation with tools: text, and the calls that it wants made. Nothing is executed here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from app.generation.grammars import behind_thought
+from app.generation.text_stream import TextStream
+from py_core.backend_errors import ContextFullError
+from py_core.engine.engine import Timings
+from py_core.loading import Model
+from py_core.sampling import SamplingParams
+from py_core.tokenizers.chat_template import Message
+from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought
+from py_core.tool_calls.definitions import AUTO, ChoiceMode, ToolCall, ToolChoice, ToolDefinition
+from py_core.tool_calls.forms import CallForm, form_of
+from py_core.tool_calls.prompt import ASKED, with_tools
+from py_core.tool_calls.reader import BadCall, CallReader, FreeText, Part
+from py_core.tool_calls.shape import call_shape
+
+_GREEDY = SamplingParams(temperature=0.0)
+
+
+@dataclass(frozen=True)
+class CallAnswer:
+    """text: what is not a call, also `bad`, which only looks like calls. reason: as in Done."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    bad: tuple[BadCall, ...]
+    reason: str
+    prompt_tokens: int
+    new_tokens: int
+
+
+def form_of_model(model: Model) -> CallForm:
+    """Return the form in which a model writes calls."""
+    return form_of(model.template.source, model.tokenizer.special_tokens, model.config.name)
+
+
+class CallStream:
+    """One answer, as parts. `timings` has its costs, and why it ended."""
+
+    def __init__(
+        self, model: Model, tools: Sequence[ToolDefinition], chosen: ToolChoice = AUTO, *, max_tokens: int,
+        sampling: SamplingParams = _GREEDY, is_shaped: bool = True, is_parallel: bool = True,
+        allow: Collection[str] = (), first: int = 1,
+    ) -> None:  # fmt: skip
+        """is_shaped: calls follow a grammar. is_parallel, allow: as in `call_shape`. first: the number of the first
+        call's id. Raises ToolError if a tool's schema cannot be kept."""
+        self._model, self._max_tokens = model, max_tokens
+        self._tools = tools if chosen.mode is not ChoiceMode.none else ()
+        self._form = form_of_model(model)
+        shape = None
+        if is_shaped:
+            controls = model.tokenizer.control_tokens
+            shape = call_shape(tools, chosen, self._form, controls, is_parallel=is_parallel, allow=allow)
+        self._sampling = replace(sampling, grammar=shape)
+        names = [tool.name for tool in self._tools]
+        self._reader = CallReader(self._form, names, is_shaped=shape is not None, first=first)
+        self.timings = Timings()
+
+    async def parts(self, messages: Sequence[Message]) -> AsyncIterator[Part]:
+        """Yield text, calls, and what only looks like one. Thoughts are left out. Raises ContextFullError,
+        ChatTemplateError, BackendError."""
+        model = self._model
+        told, entries = await with_tools(model.template, messages, self._tools)
+        prompt = await model.encode_chat(told, tools=entries)
+        if len(prompt) >= model.engine.context_length:
+            raise ContextFullError(
+                "calls.context",
+                "The tools and the conversation have {length} tokens, and the model reads at most {most}. Give fewer "
+                "tools, or shorten their descriptions.",
+                length=len(prompt),
+                most=model.engine.context_length,
+            )
+        thinks, sampling = opens_thought(model.tokenizer, prompt), self._sampling
+        if thinks and sampling.grammar:
+            sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
+        sequence = model.engine.new_sequence()
+        try:
+            await model.engine.prefill(sequence, prompt, self.timings)
+            stream = TextStream(
+                model, sequence, self._max_tokens, sampling, self.timings, end_at_loops=sampling.grammar is None,
+                shown=self._form.marks,
+            )  # fmt: skip
+            splitter = ThoughtSplitter(thinks)
+            async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    for said in splitter.push(piece):
+                        for part in self._reader.push(said.text) if not said.is_thought else ():
+                            yield part
+            rest = "".join(said.text for said in splitter.flush() if not said.is_thought)
+            for part in [*self._reader.push(rest), *self._reader.flush()]:
+                yield part
+        finally:
+            model.engine.free(sequence)
+
+
+def asked_with_tools(system: str, question: str, chosen: ToolChoice = AUTO) -> list[Message]:
+    """Return the messages of a question. If the model may choose, the system message says when to call."""
+    if chosen.mode is ChoiceMode.auto:
+        system = f"{system} {ASKED}"
+    return [{"role": "system", "content": system}, {"role": "user", "content": question}]
+
+
+async def answer_with_calls(stream: CallStream, messages: Sequence[Message]) -> CallAnswer:
+    """Return the whole answer. Raises what `CallStream.parts` does."""
+    found = [part async for part in stream.parts(messages)]
+    calls = tuple(part for part in found if isinstance(part, ToolCall))
+    bad = tuple(part for part in found if isinstance(part, BadCall))
+    text = "".join(part.text for part in found if isinstance(part, FreeText | BadCall))
+    timings = stream.timings
+    return CallAnswer(text, calls, bad, timings.reason, timings.prompt_tokens, timings.new_tokens)
