@@ -111,8 +111,7 @@ const watchdog = new Watchdog(options.patience, onSilence);
 const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
 offerTables(() => engine, (sentence) => notices.say('table', sentence), byId('log', HTMLElement));
 offerPython({
-  engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence),
-  ask: (text) => { if (sender.accepts(text)) sender.send(text); },
+  engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence), ask,
 });
 new InstallButton(byId('install', HTMLButtonElement));
 
@@ -278,12 +277,17 @@ async function onMemory(current) {
   showBelongings();
 }
 
+/** Send a message that the page offers. @param {string} text */
+function ask(text) {
+  if (sender.accepts(text)) sender.send(text);
+}
+
 /** The files of the conversation. The page is painted before they are known. */
 async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
   const parts = { stored, navigation, composer, queue, notices, announcer };
-  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext() };
+  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext(), ask };
   return attached = new Attachments(elements, parts, page);
 }
 

@@ -59,7 +59,7 @@ UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
-    "app/memory/__pycache__/policy_words.",
+    *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
     *("app/extraction/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),

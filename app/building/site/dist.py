@@ -68,8 +68,15 @@ NEVER_KEPT = ("models/", "screenshots/")
 """Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
 install the page look at its screenshots."""
 LATER = (
-    *("bundle/de-", "bundle/python_runs-", "bundle/table_dialog-", "interpreter/", "kernels/grammar.wasm"),
-    *("multilingual/", "readers/", "table/"),
+    *(
+        "bundle/de-",
+        "bundle/python_runs-",
+        "bundle/table_dialog-",
+        "bundle/table_look-",
+        "interpreter/",
+        "kernels/grammar.wasm",
+    ),
+    *("files/table_look.css", "multilingual/", "readers/", "table/"),
     *("vendor/highlight/", "vendor/katex/", "vendor/pdf/"),
 )
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the
