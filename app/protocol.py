@@ -204,6 +204,28 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class ToolCalled:
+    """The model calls a tool, which begins to run. id: of the call, within its answer."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    round: int = field(default=0, metadata=INTERNAL)
+    """Calls of the same round were wanted at once."""
+
+
+@dataclass(frozen=True)
+class ToolReturned:
+    """A call has ended. result: what the model reads of it, or a sentence on why it failed. seconds: None for a stored
+    turn."""
+
+    id: str
+    result: str
+    failed: bool
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Replacement:
     """The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
     with the beginning of a continued answer."""
@@ -216,11 +238,12 @@ class Replacement:
 class Done:
     """The answer is complete.
 
-    reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated itself)
-    or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before: after a loop without the
-    repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included), and for the thought.
-    reused_tokens: of the prompt, which had been read before. forgotten_turns: messages that no longer fit into the
-    model's context and were left out. adapter: the name of the adapter that the model answered with, "" for none.
+    reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop" (it only repeated
+    itself), "calls" (it could call no more tools, and answered from what it had) or "stopped" (by the user). `text` is
+    the whole answer, `thought` what it thought before: after a loop without the repeats. Seconds are for the prompt's
+    new tokens, for the answer's (its thought included), and for the thought. reused_tokens: of the prompt, which had
+    been read before. forgotten_turns: messages that no longer fit into the model's context and were left out. adapter:
+    the name of the adapter that the model answered with, "" for none.
     """
 
     reason: str
@@ -271,11 +294,11 @@ class Failure:
     details: str | None
 
 
-AnswerEvent = Reading | Thought | Delta | Replacement | Done
+AnswerEvent = Reading | Thought | Delta | ToolCalled | ToolReturned | Replacement | Done
 """The events of an answer."""
 Event = (
     Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta
-    | Replacement | Done | Stored | Offer | Failure
+    | ToolCalled | ToolReturned | Replacement | Done | Stored | Offer | Failure
 )  # fmt: skip
 
 

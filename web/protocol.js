@@ -174,6 +174,26 @@
  */
 
 /**
+ * The model calls a tool, which begins to run. id: of the call, within its answer.
+ * @typedef {object} ToolCalled
+ * @property {'tool-called'} type
+ * @property {string} id
+ * @property {string} name
+ * @property {Record<string, any>} arguments
+ */
+
+/**
+ * A call has ended. result: what the model reads of it, or a sentence on why it failed. seconds: None for a stored
+ * turn.
+ * @typedef {object} ToolReturned
+ * @property {'tool-returned'} type
+ * @property {string} id
+ * @property {string} result
+ * @property {boolean} failed
+ * @property {number|null} seconds
+ */
+
+/**
  * The answer and the thought before it, which replace the text that was sent: without the repetitions of a loop, or
  * with the beginning of a continued answer.
  * @typedef {object} Replacement
@@ -184,11 +204,11 @@
 
 /**
  * The answer is complete. reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop"
- * (it only repeated itself) or "stopped" (by the user). `text` is the whole answer, `thought` what it thought before:
- * after a loop without the repeats. Seconds are for the prompt's new tokens, for the answer's (its thought included),
- * and for the thought. reusedTokens: of the prompt, which had been read before. forgottenTurns: messages that no longer
- * fit into the model's context and were left out. adapter: the name of the adapter that the model answered with, "" for
- * none.
+ * (it only repeated itself), "calls" (no more tools could be called, and it answered from what it had) or "stopped" (by
+ * the user). `text` is the whole answer, `thought` what it thought before: after a loop without the repeats. Seconds
+ * are for the prompt's new tokens, for the answer's (its thought included), and for the thought. reusedTokens: of the
+ * prompt, which had been read before. forgottenTurns: messages that no longer fit into the model's context and were
+ * left out. adapter: the name of the adapter that the model answered with, "" for none.
  * @typedef {object} Done
  * @property {'done'} type
  * @property {string} reason
@@ -250,7 +270,7 @@
 /**
  * Something that happens to a turn.
  * @typedef {Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta |
- * Replacement | Done | Stored | Offer | Failure} Event
+ * ToolCalled | ToolReturned | Replacement | Done | Stored | Offer | Failure} Event
  */
 
 export {};

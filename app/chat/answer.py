@@ -21,6 +21,8 @@ from app.protocol import (
     Event,
     Taught,
     Thought,
+    ToolCalled,
+    ToolReturned,
     to_json,
 )
 from app.routing.service import Routed
@@ -39,8 +41,8 @@ class Answer:
 
     routed: None if it was not routed, or is another try. match: the lesson that gives it, if a lesson does. by: the
     model, a tool (which answers instead of the model), or the memory, whose answer the model does not read later
-    either. said: its text. failure: what ended it, if it failed. is_more: something was said. id: the route's, if this
-    is the first answer of that route.
+    either. said: its text. calls: of tools, as their turn keeps them. failure: what ended it, if it failed.
+    is_more: something was said. id: the route's, if this is the first answer of that route.
     """
 
     text: str
@@ -53,6 +55,7 @@ class Answer:
     done: Done | None = None
     failure: Exception | None = None
     is_more: bool = False
+    calls: list[dict[str, Any]] = field(default_factory=list)
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +64,7 @@ class Answer:
     @property
     def is_shown(self) -> bool:
         """True if the person has seen a part of the answer."""
-        return bool(self.said or (self.done and self.done.thought))
+        return bool(self.said or self.calls or (self.done and self.done.thought))
 
     async def events(self, assistant: Assistant) -> AsyncIterator[AnswerEvent | Context]:
         """Say the answer. Before the first word, tell what is in the prompt. Raises nothing: see `failure`."""
@@ -82,16 +85,25 @@ class Answer:
             self.done = event
             if event.prompt_tokens or event.text:
                 self.said, self.is_more = event.text, self.is_more or event.new_tokens > 0
+        elif isinstance(event, ToolCalled):
+            self.calls.append({
+                "id": event.id, "name": event.name, "arguments": dict(event.arguments), "result": "It was stopped.",
+                "failed": True, "round": event.round, "at": len(self.said),
+            })  # fmt: skip
+        elif isinstance(event, ToolReturned):
+            call = next(one for one in reversed(self.calls) if one["id"] == event.id)
+            call |= {"result": event.result, "failed": event.failed}
         elif isinstance(event, Delta | Thought):
             self.said += event.text if isinstance(event, Delta) else ""
             self.is_more = True
 
     def details(self) -> dict[str, Any]:
-        """Return what its turn keeps, as JSON: `request` (its id); `agent` and `route` (what its chip says, with the
-        route's id) if it was routed; `lesson` if a lesson answered: then the agent is the plain assistant. From the
-        events before it, the ones that a stored turn shows (turn_events.py): `tool`, `card`, `taught` (of each answer
-        of the memory), `passages` and `found`. `reason` and `tokens` are as in Done. `thinking` ({text, seconds}) is
-        there if the model thought before it answered, and the name of its `adapter` if it had one."""
+        """Return what its turn keeps, as JSON: `request` (its id); `agent` and `route` (what its chip says, with
+        the route's id) if it was routed; `lesson` if a lesson answered: then the agent is the plain assistant. From
+        the events before it, the ones that a stored turn shows (turn_events.py): `tool`, `card`, `taught` (of each
+        answer of the memory), `passages` and `found`. `calls` of tools, as of MadeCall, each with its id. `reason`
+        and `tokens` are as in Done. `thinking` ({text, seconds}) is there if the model thought before it answered,
+        and the name of its `adapter` if it had one."""
         details: dict[str, Any] = {"request": self.id}
         if self.routed is not None:
             decision = self.routed.decision
@@ -119,6 +131,8 @@ class Answer:
                 details["tool"] = told
             elif isinstance(event, Citations):
                 details |= told
+        if self.calls:
+            details["calls"] = self.calls
         if (done := self.done) is not None:
             details |= {"reason": done.reason, "tokens": done.new_tokens}
             if done.thought:

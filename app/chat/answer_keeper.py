@@ -21,7 +21,7 @@ from app.routing.service import Routed
 if TYPE_CHECKING:
     from app.runtime import Runtime
 
-_OF_ONE_ANSWER = ("adapter", "found", "lesson", "passages", "taught", "card", "tool")
+_OF_ONE_ANSWER = ("adapter", "calls", "found", "lesson", "passages", "taught", "card", "tool")
 """Details that another answer to the same message does not inherit."""
 
 

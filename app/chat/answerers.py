@@ -29,6 +29,7 @@ from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
 
 if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
     from app.runtime import Runtime
 
 RETRY_TEMPERATURE = 0.7
@@ -38,20 +39,30 @@ LeaveOut = Callable[[Sequence[Lesson]], Awaitable[None]]
 """Takes what lessons say out of the part of the conversation that the model reads."""
 
 
+OfferTools = Callable[[str | None], "ToolUse | None"]
+"""Returns the tools that a conversation with this id (None: it is not stored yet) may call now; None if none."""
+
+
+def no_tools(session: str | None) -> None:
+    """Offer no tools."""
+
+
 class Answerer(Protocol):
     async def answer(self, question: ChatQuestion) -> Answer | None:
         """Return the answer, which is not said yet; None if the next answerer should be asked."""
 
 
 def answerers(
-    runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes, leave_out: LeaveOut
-) -> tuple[Answerer, ...]:
+    runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes, leave_out: LeaveOut,
+    tools: OfferTools = no_tools,
+) -> tuple[Answerer, ...]:  # fmt: skip
     """Return the answerers of a conversation. What was taught comes before what a tool computes; the model answers
-    everything."""
+    everything. tools: that it may call."""
     return (
         TalkAnswerer(runtime, assistant, tree, routes, leave_out),
         LessonAnswerer(runtime, assistant, routes),
         ToolAnswerer(runtime, assistant, tree),
+        ToolLoopAnswerer(runtime, assistant, tree, routes, tools),
         FileAnswerer(runtime, assistant, tree, routes),
         ModelAnswerer(assistant, routes),
     )
@@ -132,15 +143,17 @@ class ModelAnswerer:
     def __init__(self, assistant: Assistant, routes: ConversationRoutes) -> None:
         self._assistant, self._routes = assistant, routes
 
-    async def answer(self, question: ChatQuestion, material: Material | None = None) -> Answer | None:
-        """material: of attached files. The model reads it with the message."""
+    async def answer(
+        self, question: ChatQuestion, material: Material | None = None, tools: ToolUse | None = None
+    ) -> Answer | None:
+        """material: of attached files. The model reads it with the message. tools: that it may call."""
         route = await self._routes.of(question)
         if question.rest:
             return self._rest(question, route.agent, material)
         saying = self._assistant.respond(
             question.text, route.agent, before=question.before,
             sampling=self._redrawn(route.agent) if question.again else None,
-            material=material, stop=question.stop,
+            material=material, tools=tools, stop=question.stop,
         )  # fmt: skip
         cited = () if material is None else (citations_event(material),)
         return Answer(question.text, saying, (*route.told, *cited), route.routed)
@@ -171,12 +184,39 @@ class FileAnswerer(ModelAnswerer):
         super().__init__(assistant, routes)
         self._runtime, self._tree = runtime, tree
 
-    async def answer(self, question: ChatQuestion, material: Material | None = None) -> Answer | None:
+    async def answer(
+        self, question: ChatQuestion, material: Material | None = None, tools: ToolUse | None = None
+    ) -> Answer | None:
+        material = await self._found(question)
+        return None if material is None else await super().answer(question, material)
+
+    async def _found(self, question: ChatQuestion) -> Material | None:
         route = await self._routes.of(question)
         if question.stop.is_stopped:
             return None
-        material = await consult(self._runtime, self._assistant, self._tree, question, route.agent)
-        return None if material is None else await super().answer(question, material)
+        return await consult(self._runtime, self._assistant, self._tree, question, route.agent)
+
+
+class ToolLoopAnswerer(FileAnswerer):
+    """The model answers, and may call tools, if the conversation has any. It reads the files that belong to the
+    message, too. It goes on without them with an answer that it began, and answers of a shape call nothing."""
+
+    def __init__(
+        self, runtime: Runtime, assistant: Assistant, tree: ConversationTree, routes: ConversationRoutes,
+        offered: OfferTools,
+    ) -> None:  # fmt: skip
+        super().__init__(runtime, assistant, tree, routes)
+        self._offered = offered
+
+    async def answer(
+        self, question: ChatQuestion, material: Material | None = None, tools: ToolUse | None = None
+    ) -> Answer | None:
+        if question.rest or self._assistant.has_shape:
+            return None
+        tools = self._offered(self._tree.session.id if self._tree.session else None)
+        if tools is None:
+            return None
+        return await ModelAnswerer.answer(self, question, await self._found(question), tools)
 
 
 async def _spoken(done: Done) -> AsyncIterator[AnswerEvent]:

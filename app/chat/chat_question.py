@@ -78,6 +78,10 @@ def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:
             "chat.not-the-models",
             "The model did not write this answer, so it cannot continue it. Ask for another one.",
         )
+    if details.get("calls"):
+        raise CannotAnswerError(
+            "chat.called-tools", "This answer called tools, so it cannot be continued. Ask for another one."
+        )
     if details.get("reason") == "end":
         raise CannotAnswerError("chat.complete", "This answer is complete. Ask for more in a new message.")
     agent = agent_of(answer, agents)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from app.chat.answer import Answer
 from app.chat.answer_keeper import AnswerKeeper
-from app.chat.answerers import answerers
+from app.chat.answerers import OfferTools, answerers, no_tools
 from app.chat.chat_question import ChatQuestion, another_answer, new_message, rest_of_answer
 from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 class Conversation:
     """A conversation; an assistant has one at a time. Reports failures of memory and router to the runtime."""
 
-    def __init__(self, assistant: Assistant, runtime: Runtime) -> None:
+    def __init__(self, assistant: Assistant, runtime: Runtime, tools: OfferTools = no_tools) -> None:
+        """tools: that its answers may call."""
         self.assistant = assistant
         self._tree = ConversationTree()
         self._routes = ConversationRoutes(runtime, self._tree)
         self._keeper = AnswerKeeper(assistant, runtime, self._tree)
-        self._answerers = answerers(runtime, assistant, self._tree, self._routes, self.leave_out)
+        self._answerers = answerers(runtime, assistant, self._tree, self._routes, self.leave_out, tools)
         self._runtime = runtime
         self._titles = TitleMaker(assistant.model, runtime)
         self._stop = StopToken()  # of the running answer, or the last one

@@ -25,6 +25,8 @@ from app.protocol import (
     StoredTurn,
     Taught,
     Thought,
+    ToolCalled,
+    ToolReturned,
 )  # fmt: skip
 from app.records.branches import Branches, Turn
 from app.routing.agent_catalog import agent_words
@@ -81,13 +83,29 @@ def stored_events(turn: Turn, asked: str, chat: str, turns: int) -> Iterator[Eve
     for read in (_route, _recall, _computation, _consulted, _taught, _card, _thought):
         with suppress(KeyError, TypeError, AttributeError):  # a damaged file was imported
             yield from read(details, asked)
-    yield Delta(turn.content)
+    try:
+        said = [*_called(turn)]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        said = [Delta(turn.content)]
+    yield from said
     yield Done(
         details.get("reason") or "end", new_tokens=details.get("tokens") or 0,
         thought_seconds=(details.get("thinking") or {}).get("seconds") or 0.0,
     )  # fmt: skip
     is_models = not is_unread(turn) and "tool" not in details
     yield Stored(chat, turns, "", details.get("request", "") if is_models else "", turn.after, turn.number)
+
+
+def _called(turn: Turn) -> Iterator[Event]:
+    """The answer's text with the calls of tools in it."""
+    said = 0
+    for call in turn.details.get("calls") or ():
+        if text := turn.content[said : int(call["at"])]:
+            yield Delta(text)
+            said = int(call["at"])
+        yield ToolCalled(str(call["id"]), str(call["name"]), dict(call["arguments"]), int(call["round"]))
+        yield ToolReturned(str(call["id"]), str(call["result"]), bool(call["failed"]))
+    yield Delta(turn.content[said:])
 
 
 def _route(details: Details, asked: str) -> Iterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from app.chat.turn_details import is_unread
 from app.generation.assistant import assistant_message, user_message
@@ -18,7 +19,7 @@ def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Mess
     """Return each message with the instruction of the agent that answered it. Some answers are left out, with their
     messages: answers in which the model had no part, and answers that loop or repeat an earlier answer. Read again,
     they would make the model loop again."""
-    messages = []
+    messages = list[Message]()
     said, left_out = set[str](), set[int]()
     for place, turn in enumerate(turns):
         if turn.role == "assistant":
@@ -34,8 +35,18 @@ def messages_of(turns: Sequence[Turn], agents: Mapping[str, Agent]) -> list[Mess
         if turn.role == "user":
             messages.append(user_message(turn.content, agent_of(answer, agents)))
         else:
-            messages.append(assistant_message(turn.content))
+            messages += _answer_messages(turn, messages)
     return messages
+
+
+def _answer_messages(turn: Turn, before: Sequence[Message]) -> list[Message]:
+    """An answer, with what it has called."""
+    if turn.details.get("calls"):
+        from app.generation.called_messages import count_calls, made_calls, said_messages  # late: few answers have any
+
+        with suppress(KeyError, TypeError, AttributeError, ValueError):  # a damaged file was imported
+            return said_messages(turn.content, made_calls(turn.details["calls"]), 1 + count_calls(before))
+    return [assistant_message(turn.content)]
 
 
 def agent_of(answer: Turn | None, agents: Mapping[str, Agent]) -> Agent | None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from app.files.material import Material
 from app.generation.answer_adapters import AnswerAdapters
@@ -21,8 +22,8 @@ from app.generation.assistant_adapters import WithAdapters
 from app.generation.grammars import behind_thought
 from app.generation.learned_answer import BEYOND, LEARNED_SAMPLING, AnswerHead, ids_of_learned, longest_learned
 from app.generation.partial_answer import PartialAnswer, begun_again
+from app.generation.prompt_reading import read_prompt
 from app.generation.prompt_window import PromptWindow
-from app.generation.reading_time import ReadingTime
 from app.generation.stop_token import StopToken
 from app.generation.text_stream import TextStream
 from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
@@ -40,6 +41,9 @@ from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
+if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
+
 # A small model puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts that
 # the likeliest token has (docs/decisions/0005).
 CHAT_SAMPLING = SamplingParams(temperature=0.0)
@@ -56,9 +60,6 @@ _BROUGHT_AHEAD = 2 * PAGE
 
 _LEAST_ANSWER = 64
 """Tokens kept free for the answer: older turns are left out of the prompt until this number is free."""
-
-_LONG_PROMPT = 128
-"""The fewest new tokens for which the progress of reading a prompt is reported."""
 
 
 class EmptyMessageError(UserError, ValueError):
@@ -112,7 +113,7 @@ class Assistant(WithAdapters):
     async def respond(
         self, text: str, agent: Agent | None = None, *, before: Sequence[Message] | None = None,
         sampling: SamplingParams | None = None, heads: Sequence[AnswerHead] = (), taught: str | None = None,
-        material: Material | None = None, stop: StopToken | None = None,
+        material: Material | None = None, tools: ToolUse | None = None, stop: StopToken | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
         """Stream the answer to a message. The text joins the conversation; of a stopped answer, the part that was said.
 
@@ -123,6 +124,7 @@ class Assistant(WithAdapters):
         without the chosen adapter, and always with the likeliest token. taught: the lesson's answer; if the model
         departs from it, the rest of it is given as text.
         material: of attached files. The model reads it with the message; it does not join the conversation.
+        tools: the model may call these; the calls and their results join the conversation, too.
         stop: ends the answer, as `stop` does.
         Raises EmptyMessageError, ContextFullError (a message too long for the model) or BackendError. The part of the
         answer that was seen by then stays in the conversation; without an answer it is as it was before.
@@ -143,6 +145,13 @@ class Assistant(WithAdapters):
         else:
             opening, asked = (material.opening, material.asked(text)) if material else ("", text)
             reads = [*messages[:-1], user_message(asked, agent)]
+            if tools is not None:
+                file = material.tokens if material else 0
+                called = self._say_with_tools(tools, messages, reads, opening, sampling, max_tokens, file)
+                async with aclosing(called) as events:  # type: ignore[type-var]
+                    async for event in events:
+                        yield event
+                return
             prompt, forgotten = await self._window.fit(reads, self._left_out_of(messages), opening)
             self.context = self._window.context(prompt, reads, forgotten, material.tokens if material else 0)
         said = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, heads, taught=taught)
@@ -164,6 +173,11 @@ class Assistant(WithAdapters):
             return self._sampling
         usual = self._settings.sampling or (agent.sampling if agent else CHAT_SAMPLING)
         return kept_from_loops(usual, self.model.graph.parameters)
+
+    @property
+    def has_shape(self) -> bool:
+        """True if all answers have a shape."""
+        return self._sampling is not None and self._sampling.grammar is not None
 
     async def is_shaped(self, text: str) -> bool:
         """Return True if a text that the model does not draw may be an answer: it has the shape of all answers, if they
@@ -212,7 +226,7 @@ class Assistant(WithAdapters):
         self._answers_with = self.adapter.name if self.adapter and not heads else ""
         engine.use_adapter(sequence, await self.adapter_number(lesson=bool(heads)))
         engine.use_head_adapter(sequence, heads[0].number if heads else 0)
-        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
+        async with aclosing(self._reading(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for progress in reading:
                 yield progress
         if stop.is_stopped:
@@ -266,11 +280,38 @@ class Assistant(WithAdapters):
                 )
         if timings.reason == "loop" or known is not None:
             yield Replacement(answer, thought)
-        done = _done(timings, answer)
+        done = done_of(timings, answer)
         seconds = thought_until - begin if thought_until else 0.0
         yield replace(
             done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
         )
+
+    async def _say_with_tools(
+        self, tools: ToolUse, messages: list[Message], reads: list[Message], opening: str, sampling: SamplingParams,
+        max_tokens: int, file: int,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
+        """messages: what joins the conversation. reads: what the model reads instead. file: tokens of files in it."""
+        from app.generation.tool_loop import ToolLoop  # late: few answers have tools
+
+        if self._stop.is_stopped:
+            yield Done("stopped")
+            return
+        sequence = self.sequence = self._sequence
+        self._answers_with = self.adapter.name if self.adapter else ""
+        self.model.engine.use_adapter(sequence, await self.adapter_number(lesson=False))
+        self.model.engine.use_head_adapter(sequence, 0)
+        loop = ToolLoop(self.model, self._window, sequence, tools, sampling, max_tokens, self._stop, self.shelf)
+        try:
+            saying = loop.events(reads, self._left_out_of(messages), opening, file)
+            async with aclosing(saying) as events:  # type: ignore[type-var]
+                async for event in events:
+                    if loop.context is not None:
+                        self.context = loop.context
+                    yield replace(event, adapter=self._answers_with) if isinstance(event, Done) else event
+        finally:
+            if loop.said:
+                self.messages = [*messages, *loop.said]
+                self._forgotten, self._open = loop.forgotten, None
 
     async def read(
         self, text: str, facts: Sequence[tuple[str, str]], reader: LoraAdapter, stop: StopToken | None = None
@@ -292,7 +333,7 @@ class Assistant(WithAdapters):
         timings = Timings()
         engine.use_adapter(sequence, await self.adapters.number(self.adapters.with_learned(reader) or reader))
         engine.use_head_adapter(sequence, 0)
-        async with aclosing(self._read(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
+        async with aclosing(self._reading(sequence, prompt, timings)) as reading:  # type: ignore[type-var]
             async for _ in reading:
                 pass
         if stop.is_stopped:
@@ -306,7 +347,7 @@ class Assistant(WithAdapters):
         if found is None:
             return None
         self.sequence = sequence
-        return found, _done(timings, answers[found])
+        return found, done_of(timings, answers[found])
 
     async def give(self, text: str, done: Done, before: Sequence[Message] | None = None) -> AsyncIterator[AnswerEvent]:
         """Answer a message with what `read` found. before: as in `respond`."""
@@ -383,38 +424,12 @@ class Assistant(WithAdapters):
     def _sequences(self) -> list[TokenSequence]:
         return [self._sequence, self._alone] if self._alone else [self._sequence]
 
-    async def _read(self, sequence: TokenSequence, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
-        """Run the prompt. If it is long, report the progress. Ends early when `stop` is called."""
-        news: asyncio.Queue[Reading | None] = asyncio.Queue()
-        first: int | None = None
-        rest = ReadingTime(len(prompt))
-
-        def on_progress(tokens_read: int, prompt_tokens: int) -> None:
-            nonlocal first
-            first, left = tokens_read if first is None else first, rest.push(tokens_read)
-            if prompt_tokens - first >= _LONG_PROMPT:
-                news.put_nowait(Reading(tokens_read, prompt_tokens, left))
-
+    def _reading(self, sequence: TokenSequence, prompt: list[int], timings: Timings) -> AsyncIterator[Reading]:
         shelf = self.shelf if sequence is self._sequence else None
-        running = asyncio.ensure_future(self.model.engine.prefill(sequence, prompt, timings, on_progress, shelf=shelf))
-        running.add_done_callback(lambda _: news.put_nowait(None))
-        stop = self._stop
-        try:
-            with stop.cancels(running):
-                while (progress := await news.get()) is not None:
-                    yield progress
-                await running
-        except asyncio.CancelledError:
-            if not stop.is_stopped:
-                raise
-        finally:
-            if not running.done():
-                running.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await running
+        return read_prompt(self.model.engine, sequence, prompt, timings, self._stop, shelf)
 
 
-def _done(timings: Timings, text: str) -> Done:
+def done_of(timings: Timings, text: str) -> Done:
     return Done(
         timings.reason, text, timings.prompt_tokens, timings.new_tokens, timings.prefill_tok_s, timings.decode_tok_s,
         prefill_seconds=timings.prefill_seconds, decode_seconds=timings.decode_seconds,

@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 
 from app.generation.grammars import behind_thought
 from app.generation.text_stream import TextStream
+from app.protocol import Thought
 from py_core.backend_errors import ContextFullError
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
-from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought
+from py_core.tokenizers.thinking import ThoughtPiece, ThoughtSplitter, opens_thought, split_thought
 from py_core.tool_calls.definitions import AUTO, ChoiceMode, ToolCall, ToolChoice, ToolDefinition
 from py_core.tool_calls.forms import CallForm, form_of
 from py_core.tool_calls.prompt import ASKED, with_tools
 from py_core.tool_calls.reader import BadCall, CallReader, FreeText, Part
-from py_core.tool_calls.shape import call_shape
+from py_core.tool_calls.shape import call_shape, words_shape
 
 _GREEDY = SamplingParams(temperature=0.0)
 
@@ -46,10 +48,11 @@ class CallStream:
     def __init__(
         self, model: Model, tools: Sequence[ToolDefinition], chosen: ToolChoice = AUTO, *, max_tokens: int,
         sampling: SamplingParams = _GREEDY, is_shaped: bool = True, is_parallel: bool = True,
-        allow: Collection[str] = (), first: int = 1,
+        allow: Collection[str] = (), first: int = 1, may_call: bool = True,
     ) -> None:  # fmt: skip
         """is_shaped: calls follow a grammar. is_parallel, allow: as in `call_shape`. first: the number of the first
-        call's id. Raises ToolError if a tool's schema cannot be kept."""
+        call's id. may_call: if not, the answer is text, though the model knows the tools. Raises ToolError if a tool's
+        schema cannot be kept."""
         self._model, self._max_tokens = model, max_tokens
         self._tools = tools if chosen.mode is not ChoiceMode.none else ()
         self._form = form_of_model(model)
@@ -57,14 +60,24 @@ class CallStream:
         if is_shaped:
             controls = model.tokenizer.control_tokens
             shape = call_shape(tools, chosen, self._form, controls, is_parallel=is_parallel, allow=allow)
+            if not may_call:
+                shape = words_shape(self._form, controls)
         self._sampling = replace(sampling, grammar=shape)
-        names = [tool.name for tool in self._tools]
+        names = [tool.name for tool in self._tools if may_call]
         self._reader = CallReader(self._form, names, is_shaped=shape is not None, first=first)
+        self._is_free = shape is None or chosen.mode is ChoiceMode.auto
+        self._stream: TextStream | None = None
+        self._thinks = False
         self.timings = Timings()
 
+    @property
+    def written(self) -> tuple[str, str]:
+        """Return the thought and the answer as they were written: after a loop without the repeats."""
+        return split_thought(self._stream.text, self._thinks) if self._stream else ("", "")
+
     async def parts(self, messages: Sequence[Message]) -> AsyncIterator[Part]:
-        """Yield text, calls, and what only looks like one. Thoughts are left out. Raises ContextFullError,
-        ChatTemplateError, BackendError."""
+        """Read a conversation, and yield text, calls, and what only looks like one. Thoughts are left out. Raises
+        ContextFullError, ChatTemplateError, BackendError."""
         model = self._model
         told, entries = await with_tools(model.template, messages, self._tools)
         prompt = await model.encode_chat(told, tools=entries)
@@ -76,27 +89,41 @@ class CallStream:
                 length=len(prompt),
                 most=model.engine.context_length,
             )
-        thinks, sampling = opens_thought(model.tokenizer, prompt), self._sampling
-        if thinks and sampling.grammar:
-            sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
         sequence = model.engine.new_sequence()
         try:
             await model.engine.prefill(sequence, prompt, self.timings)
-            stream = TextStream(
-                model, sequence, self._max_tokens, sampling, self.timings, end_at_loops=sampling.grammar is None,
-                shown=self._form.marks,
-            )  # fmt: skip
-            splitter = ThoughtSplitter(thinks)
-            async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
-                async for piece in pieces:
-                    for said in splitter.push(piece):
-                        for part in self._reader.push(said.text) if not said.is_thought else ():
-                            yield part
-            rest = "".join(said.text for said in splitter.flush() if not said.is_thought)
-            for part in [*self._reader.push(rest), *self._reader.flush()]:
-                yield part
+            async with aclosing(self.said(sequence, prompt)) as said:  # type: ignore[type-var]
+                async for part in said:
+                    if not isinstance(part, Thought):
+                        yield part
         finally:
             model.engine.free(sequence)
+
+    async def said(self, sequence: TokenSequence, prompt: list[int]) -> AsyncIterator[Part | Thought]:
+        """Answer a prompt that the sequence has read. Raises BackendError."""
+        model = self._model
+        thinks, sampling = opens_thought(model.tokenizer, prompt), self._sampling
+        self._thinks = thinks
+        if thinks and sampling.grammar:
+            sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
+        stream = self._stream = TextStream(
+            model, sequence, self._max_tokens, sampling, self.timings, end_at_loops=self._is_free,
+            shown=self._form.marks,
+        )  # fmt: skip
+        splitter = ThoughtSplitter(thinks)
+        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                for said in splitter.push(piece):
+                    for part in self._parts_of(said):
+                        yield part
+        for said in splitter.flush():
+            for part in self._parts_of(said):
+                yield part
+        for part in self._reader.flush():
+            yield part
+
+    def _parts_of(self, said: ThoughtPiece) -> Sequence[Part | Thought]:
+        return [Thought(said.text)] if said.is_thought else self._reader.push(said.text)
 
 
 def asked_with_tools(system: str, question: str, chosen: ToolChoice = AUTO) -> list[Message]:

@@ -8,8 +8,10 @@ room.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from app.protocol import Context
 from py_core.backend_errors import ContextFullError
@@ -17,6 +19,10 @@ from py_core.fit import bytes_per_token
 from py_core.loading import Model
 from py_core.tokenizers.base import THINKING_TAGS
 from py_core.tokenizers.chat_template import Message
+from py_core.tokenizers.conversation_shape import is_plain
+
+if TYPE_CHECKING:
+    from py_core.tool_calls.definitions import ToolDefinition
 
 LEFT_OUT_FOR_LATER = 0.25
 """The share of the room that is freed once turns must be left out. Without it each later message would change the
@@ -38,18 +44,19 @@ class PromptWindow:
         self._lengths: dict[str, int] = {}  # tokens of a message's text, of those that were last needed
 
     async def fit(
-        self, messages: Sequence[Message], first: int, opening: str = "", begun: Sequence[tuple[str, bool]] = ()
-    ) -> tuple[list[int], int]:
+        self, messages: Sequence[Message], first: int, opening: str = "", begun: Sequence[tuple[str, bool]] = (),
+        tools: Sequence[ToolDefinition] = (),
+    ) -> tuple[list[int], int]:  # fmt: skip
         """Return the prompt's tokens, without the oldest turns that do not fit, and the number of messages left out.
 
         opening: a text at the beginning of the first message that is left in.
-        first: this many messages are left out in any case, but never the last one. More are left out in pairs.
-        begun: of the answer, as in Model.encode_chat.
-        Raises ContextFullError if the last message alone is too long.
+        first: this many messages are left out in any case, but never the user's last one. More are left out with the
+        answers to them. begun: of the answer, as in Model.encode_chat. tools: that the model may call.
+        Raises ContextFullError if the user's last message alone, with the calls and results behind it, is too long.
         """
-        refuse_by_length(self._model, messages[-1]["content"], self._limit)
-        last = len(messages) - 1
-        starts = [*range(min(first, last), last, 2), last]
+        asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
+        starts = [at for at in asked[:-1] if at >= first] + asked[-1:]
+        refuse_by_length(self._model, messages[starts[-1]]["content"], self._limit)
         about = self._about(messages, starts, opening)
         prompts: dict[int, list[int]] = {}
 
@@ -60,7 +67,7 @@ class PromptWindow:
                     return False
                 if opening:
                     kept = [{**kept[0], "content": f"{opening}\n\n{kept[0]['content']}"}, *kept[1:]]
-                prompts[at] = await self._model.encode_chat([self._system, *kept], begun)
+                prompts[at] = await self._encoded(kept, begun, tools)
             return len(prompts[at]) <= room
 
         clearly = max((at for at in range(len(starts)) if about[at] > _CLEARLY * self._limit), default=0)
@@ -80,18 +87,33 @@ class PromptWindow:
             )
         return prompts[found], starts[found]
 
-    def context(self, prompt: Sequence[int], messages: Sequence[Message], left_out: int, file: int = 0) -> Context:
-        """Return the parts of a prompt that `fit` made. file: the tokens in it that are of files."""
+    async def room(self, messages: Sequence[Message], opening: str, tools: Sequence[ToolDefinition]) -> int:
+        """Return the most tokens of more results that fit behind the user's last message and what follows it, if all
+        before it is left out. An eighth of the room is for the answer."""
+        last = max(at for at, message in enumerate(messages) if message["role"] == "user")
+        kept = [*messages[last:]]
+        if opening:
+            kept[0] = {**kept[0], "content": f"{opening}\n\n{kept[0]['content']}"}
+        return self._limit * 7 // 8 - len(await self._encoded(kept, (), tools))
+
+    def context(
+        self, prompt: Sequence[int], messages: Sequence[Message], left_out: int, file: int = 0,
+        tools: Sequence[ToolDefinition] = (),
+    ) -> Context:  # fmt: skip
+        """Return the parts of a prompt that `fit` made. file: the tokens in it that are of files. Those of tools are
+        about right: templates write them in their own ways."""
         model, total = self._model, self._model.engine.context_length
         system = min(len(model.tokenizer.encode(self._system["content"])), len(prompt))
         file = min(file, len(prompt) - system)
-        turns = len(prompt) - system - file
-        characters = [len(message["content"]) for message in messages]
+        entries = json.dumps([tool.entry() for tool in tools], ensure_ascii=False) if tools else ""
+        defined = min(len(model.tokenizer.encode(entries)), len(prompt) - system - file) if entries else 0
+        turns = len(prompt) - system - file - defined
+        characters = [len(_text_of(message)) for message in messages]
         lost, kept = sum(characters[:left_out]), sum(characters[left_out:])
         backend = model.engine.capabilities
         precision = "fast" if "fast" in backend.features else "precise"
         return Context(
-            system, 0, turns, file, 0, total - len(prompt), total, round(turns * lost / kept) if kept else 0,
+            system, 0, turns, file, defined, total - len(prompt), total, round(turns * lost / kept) if kept else 0,
             bytes_per_token(model.graph, backend.backend, precision),
         )  # fmt: skip
 
@@ -107,7 +129,7 @@ class PromptWindow:
             for message in messages[starts[at] : end]:
                 if self._is_surely_too_long(message):
                     return about
-                text = message["content"]
+                text = _text_of(message)
                 self._lengths[text] = known.get(text) or len(self._model.tokenizer.encode(text))
                 total += self._lengths[text] + _FRAME_TOKENS
             about[at], end = total, starts[at]
@@ -118,6 +140,23 @@ class PromptWindow:
     def _is_surely_too_long(self, message: Message) -> bool:
         # Templates may leave out what a model thought before it answered.
         return self._model.tokenizer.exceeds(message["content"].rpartition(THINKING_TAGS[1])[2], self._limit)
+
+    async def _encoded(
+        self, messages: Sequence[Message], begun: Sequence[tuple[str, bool]], tools: Sequence[ToolDefinition]
+    ) -> list[int]:
+        if not tools and all(is_plain(message) for message in messages):
+            return await self._model.encode_chat([self._system, *messages], begun)
+        from py_core.tool_calls.prompt import ASKED, with_tools  # late: few conversations have tools
+
+        system = {**self._system, "content": f"{self._system['content']} {ASKED}"} if tools else self._system
+        told, entries = await with_tools(self._model.template, [system, *messages], tools)
+        return await self._model.encode_chat(told, begun, entries)
+
+
+def _text_of(message: Message) -> str:
+    """What a message has for the model to read, about as a template writes it."""
+    calls = message.get("tool_calls")
+    return f"{message['content']}{json.dumps(calls)}" if calls else str(message["content"])
 
 
 def refuse_by_length(model: Model, text: str, limit: int) -> None:

@@ -57,6 +57,11 @@ def triggered(triggers: Sequence[Trigger], *, least: int = 0, most: int | None =
     return Grammar(rules)
 
 
+def text_without(tags: Sequence[str]) -> Expression:
+    """Return the texts in which none of these tags is."""
+    return _free(tuple(sorted(tags)))
+
+
 @lru_cache(64)
 def _free(tags: tuple[str, ...], last: str | None = None) -> Automaton:
     """The texts that have no tag; or those that end with the tag `last`, and have no other.

@@ -23,7 +23,7 @@ from py_core.grammar.expressions import (
 )
 from py_core.grammar.forms import ANYTHING, choice, joined, repeat
 from py_core.grammar.schema import schema_grammar
-from py_core.grammar.triggers import Trigger, renamed, triggered
+from py_core.grammar.triggers import Trigger, renamed, text_without, triggered
 from py_core.tool_calls.definitions import ChoiceMode, ToolChoice, ToolDefinition, ToolError
 from py_core.tool_calls.forms import JSON, Body, CallForm
 
@@ -64,6 +64,14 @@ def call_shape(
     texts = tuple((tool.name, json.dumps(tool.parameters)) for tool in named)
     special = tuple(sorted(mark for mark in form.marks if mark in control_tokens))
     return _shape(texts, chosen.mode is ChoiceMode.auto, form, special, is_parallel, tuple(sorted(allow)))
+
+
+def words_shape(form: CallForm, control_tokens: Collection[str] = ()) -> Grammar:
+    """Return the grammar of an answer without calls: the beginnings of calls are not allowed. control_tokens: as in
+    `call_shape`; no text has one of them."""
+    if form.is_bare:
+        return Grammar({"root": _text_without_calls()})
+    return Grammar({"root": ANYTHING if form.begin in control_tokens else text_without((form.begin,))})
 
 
 @lru_cache(maxsize=8)
