@@ -25,7 +25,7 @@ NATIVE_ONLY = (
     *("app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
     "app/interpreter/",  # web/interpreter/ fetches the one module that it needs
-    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py", "app/lessons/without_model.py"),
+    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
     "app/mcp/",
     *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/build_outputs.py"),
     *("app/models/cache.py", "app/models/catalog.py", "app/models/converting/", "app/models/downloads"),
@@ -38,6 +38,7 @@ NATIVE_ONLY = (
         "app/models/template_renderer.py",
     ),
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
+    *("app/tools/python_tool.py", "app/tools/tool_file.py"),
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *(
@@ -60,6 +61,7 @@ UNCOMPILED = (
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
+    *("app/lessons/__pycache__/without_model.", "app/memory/__pycache__/items."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
     *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
