@@ -45,6 +45,7 @@ import { session } from './common/web_storage.js';
 import { cut } from './common/cut.js';
 import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/share_target.js';
+import { offerPython } from './interpreter/opener.js';
 import { offerTables } from './table/opener.js';
 import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
@@ -109,6 +110,9 @@ const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onM
 const watchdog = new Watchdog(options.patience, onSilence);
 const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
 offerTables(() => engine, (sentence) => notices.say('table', sentence), byId('log', HTMLElement));
+offerPython({
+  engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence), ask,
+});
 new InstallButton(byId('install', HTMLButtonElement));
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
@@ -273,12 +277,17 @@ async function onMemory(current) {
   showBelongings();
 }
 
+/** Send a message that the page offers. @param {string} text */
+function ask(text) {
+  if (sender.accepts(text)) sender.send(text);
+}
+
 /** The files of the conversation. The page is painted before they are known. */
 async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
   const parts = { stored, navigation, composer, queue, notices, announcer };
-  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext() };
+  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext(), ask };
   return attached = new Attachments(elements, parts, page);
 }
 

@@ -224,6 +224,17 @@
  */
 
 /**
+ * The first rows and columns of a table, and up to three questions.
+ * @typedef {object} TableLook
+ * @property {string} name
+ * @property {LookColumn[]} columns
+ * @property {string[][]} rows
+ * @property {number} row_count
+ * @property {number} column_count
+ * @property {LookQuestion[]} questions
+ */
+
+/**
  * kind: "text", "number", "date", "email", "phone" or "choice". choices: the words of a choice.
  * @typedef {object} TableColumn
  * @property {string} name
@@ -384,6 +395,21 @@
  * @property {string} kind
  * @property {number} count
  * @property {string} text
+ */
+
+/**
+ * A column of a table. kind: number, date, group (few values, each in several rows) or text.
+ * @typedef {object} LookColumn
+ * @property {string} name
+ * @property {string} kind
+ */
+
+/**
+ * A question that fits a table: its form, with the names of columns that it is about.
+ * @typedef {object} LookQuestion
+ * @property {string} form
+ * @property {string} number
+ * @property {string} group
  */
 
 /**
@@ -662,6 +688,9 @@ export class FilesCalls extends Calls {
 
   /** @param {{id: string}} given @returns {Promise<string>} */
   text(given) { return this.to.call('files', 'text', given); }
+
+  /** @param {{id: string}} given @returns {Promise<TableLook|null>} */
+  look(given) { return this.to.call('files', 'look', given); }
 }
 
 /** app/extraction/api.py says what each call does. */

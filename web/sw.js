@@ -27,7 +27,7 @@ const CODE = /\.m?js$/; // checked each time before it is served: the page is pa
 const NEWBORN_MS = 60_000; // how long the browser may take to list a new page or worker
 const LOCAL = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname);
 const SCOPE = worker.registration.scope;
-const WANTED = 'multilingual/'; // the files under `later` that are kept only once they were requested
+const WANTED = ['multilingual/', 'interpreter/packages/']; // the files under `later` that are kept only once they were requested
 const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
@@ -46,6 +46,7 @@ const POLICIES = [ // by how a path ends: the first that fits
   ['downloads/other_sites_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['tokenizers/template_worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
   ['engine/broker_worker.js', "default-src 'none'; script-src 'self'; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'none'"],
+  ['interpreter/host_worker.js', "default-src 'none'; script-src 'wasm-unsafe-eval' blob:; connect-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src data:"],
   ['worker.js', "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata; worker-src 'self' blob:"],
   ['sw.js', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sonata"],
   ['', "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify lit-html sonata; style-src 'self'; img-src 'self' data:; font-src 'self'; manifest-src 'self'; worker-src 'self'"],
@@ -324,7 +325,7 @@ async function keptBefore(later) {
 async function keepLater(page) {
   const { current, later, clients } = await state();
   const there = new Set((await (await caches.open(CACHE)).keys()).map(({ url }) => url));
-  const files = Object.entries(later[clients[page.id]?.version ?? current ?? ''] ?? {}).filter(([path]) => !path.startsWith(WANTED));
+  const files = Object.entries(later[clients[page.id]?.version ?? current ?? ''] ?? {}).filter(([path]) => !WANTED.some((folder) => path.startsWith(folder)));
   const missing = files.filter(([, sha256]) => !there.has(keyOf(sha256))).map((file) => fileOf(...file));
   page.postMessage({ kind: 'kept', whole: await Promise.all(missing).then(() => true, () => false) });
 }

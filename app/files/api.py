@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from app.files.service import FileService
 
 if TYPE_CHECKING:
-    from app.files.views import Attached, AttachedFile
+    from app.files.views import Attached, AttachedFile, TableLook
 
 
 class FilesApi:
@@ -31,3 +31,10 @@ class FilesApi:
 
     async def text(self, id: str) -> str:
         return await self._files.text(id)
+
+    async def look(self, id: str) -> TableLook | None:
+        """The first look at a file that is a table; None for another. See look_at."""
+        from app.files.look import look_at  # late: few files are tables
+
+        table = await self._files.table(id)
+        return None if table is None else look_at(table)

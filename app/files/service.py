@@ -182,6 +182,11 @@ class FileService:
         """A conversation's files that are tables, indexed or not. Raises StoreError."""
         return [file.table for file in (await self._open(session)).files if file.table is not None]
 
+    async def table(self, id: str) -> Table | None:
+        """A file as a table; None if it is none, or was deleted. Raises StoreError."""
+        opened = await self._open(id.rpartition("/")[0])
+        return next((file.table for file in opened.files if file.stored.id == id), None)
+
     async def indexed(self, session: str) -> None:
         """Returns once every passage of a conversation's files has a vector, or there is no embedder."""
         await self._open(session)

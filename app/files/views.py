@@ -23,3 +23,29 @@ class AttachedFile(TypedDict):
     passages: int
     indexed: int
     comes: bool
+
+
+class LookColumn(TypedDict):
+    """A column of a table. kind: number, date, group (few values, each in several rows) or text."""
+
+    name: str
+    kind: str
+
+
+class LookQuestion(TypedDict):
+    """A question that fits a table: its form, with the names of columns that it is about."""
+
+    form: str
+    number: str
+    group: str
+
+
+class TableLook(TypedDict):
+    """The first rows and columns of a table, and up to three questions."""
+
+    name: str
+    columns: list[LookColumn]
+    rows: list[list[str]]
+    row_count: int
+    column_count: int
+    questions: list[LookQuestion]

@@ -69,4 +69,5 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(limit, (most, most))
 
 
-main()
+if __name__ == "__main__":
+    main()

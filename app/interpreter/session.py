@@ -246,7 +246,7 @@ class Session:
                 width, height = figure.get_size_inches()
                 dots = min(DOTS_PER_INCH, (MOST_PIXELS / max(width * height, 0.01)) ** 0.5)
                 png = io.BytesIO()
-                figure.savefig(png, format="png", dpi=dots)
+                figure.savefig(png, format="png", dpi=dots, bbox_inches="tight")
                 self._printed.flush()
                 self._tell(Picture(base64.b64encode(png.getvalue()).decode()))
         finally:

@@ -32,7 +32,8 @@ class ModelFile:
 
 @cache
 def downloads() -> dict[str, list[dict[str, Any]]]:
-    """app/models/downloads.toml, parsed: the tables `models`, `larger`, `embedder`, `multilingual` and `wheels`."""
+    """app/models/downloads.toml, parsed: the tables `models`, `larger`, `embedder`, `multilingual`, `wheels` and
+    `interpreter`."""
     return tomllib.loads(DOWNLOADS.read_text(encoding="utf-8"))
 
 

@@ -41,6 +41,13 @@ _DOWNLOADS = _WORKER | {
 _BROKER = _COMMON | {"connect-src": "'none'", "worker-src": "'none'"}
 # The template is untrusted: the worker that runs it may connect to nothing.
 _TEMPLATES = _WORKER | {"connect-src": "'none'", "worker-src": "'none'"}
+# The user's code: the worker that this one starts inherits the policy (web/interpreter/host_worker.js). Blobs are
+# scripts that the page has sent.
+_INTERPRETER = _COMMON | {
+    "script-src": "'wasm-unsafe-eval' blob:",
+    "connect-src": "'none'",
+    "worker-src": "data:",
+}
 
 
 def _policy(directives: dict[str, str]) -> str:
@@ -52,6 +59,7 @@ POLICIES = (
     ("downloads/other_sites_worker.js", _policy(_DOWNLOADS)),
     ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
     ("engine/broker_worker.js", _policy(_BROKER)),
+    ("interpreter/host_worker.js", _policy(_INTERPRETER)),
     ("worker.js", _policy(_WORKER)),
     ("sw.js", _policy(_COMMON)),
     ("", _policy(_PAGE)),

@@ -106,10 +106,15 @@ def tools_from(data: Any) -> tuple[ToolDefinition, ...]:
             "tools.many", "There are {count} tools, and at most {most} can be given.", count=len(read), most=MOST_TOOLS
         )
     tools = tuple(_tool(entry, number) for number, entry in enumerate(read, 1))
+    check_names(tools)
+    return tools
+
+
+def check_names(tools: Sequence[ToolDefinition]) -> None:
+    """Raises ToolError if two tools have the same name."""
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ToolError("tools.twice", "Two tools are called {name}: give each its own name.", name=twice)
-    return tools
 
 
 def choice_from(data: Any, tools: Sequence[ToolDefinition]) -> ToolChoice:

@@ -28,7 +28,7 @@ from app.building.site.bundle import MODULES
 from app.building.site.dist import precache_json, sync
 from app.checksums import sha256_of
 from app.files.encoding import CODECS
-from app.models.downloads import default_model_path, model_files
+from app.models.downloads import default_model_path, downloads, model_files
 from tests.bench.page.shell_sizes import first_load
 
 VIEWS = ("wide", "narrow")
@@ -111,8 +111,13 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     }
     (german,) = (name for name in lists["later"] if name.startswith("bundle/de-"))
     (dialog,) = (name for name in lists["later"] if name.startswith("bundle/table_dialog-"))
-    shapes = {"kernels/grammar.wasm", "table/table.css", dialog}
-    assert set(lists["later"]) == readers | libraries | shapes | {german}
+    (runs,) = (name for name in lists["later"] if name.startswith("bundle/python_runs-"))
+    packages = {f"interpreter/packages/{entry['file']}" for entry in downloads()["interpreter"]}
+    code = {f"interpreter/{name}" for name in ("host_worker.js", "python_worker.js", "python.css", "session.py")}
+    code |= {f"interpreter/{name}" for name in ("packages.json", "numpy_rest.zip", "stdlib_rest.zip")}
+    (look,) = (name for name in lists["later"] if name.startswith("bundle/table_look-"))
+    shapes = {"kernels/grammar.wasm", "table/table.css", "files/table_look.css", dialog, look}
+    assert set(lists["later"]) == readers | libraries | shapes | {german, runs} | packages | code
     assert {"vendor/highlight/core.min.js", "vendor/highlight/python.min.js", "vendor/katex/katex.min.css"} <= libraries
     assert {
         "vendor/pdf/pdf.min.mjs",

@@ -6,7 +6,7 @@ HOSTILE = {
     "a loop without an end": ("while True: pass", "time"),
     "a list without an end": ("a = []\nwhile True: a.append(bytes(50_000_000))", "memory"),
     "recursion": ("def call(): return call()\ncall()", "recursion"),
-    "a large file": ("with open('large', 'wb') as file:\n    for _ in range(1024): file.write(bytes(1 << 20))", "disk"),
+    "a large file": ("with open('large', 'wb') as file:\n    for _ in range(64): file.write(bytes(16 << 20))", "disk"),
     "an address": ("import urllib.request\nurllib.request.urlopen('http://127.0.0.1:9/')", "network"),
     "a question": ("input('What now? ')", "input"),
 }

@@ -10,10 +10,12 @@ import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
 import { said } from '../i18n/engine_texts.js';
 import { formatBytes, formatShare } from '../common/format.js';
+import { loadStyles } from '../common/page_files.js';
 import { readFile } from './file_reader.js';
 import { openTable } from '../table/opener.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
+const TABLE = /\.(csv|tsv)$/i;
 
 /**
  * @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
@@ -33,7 +35,7 @@ function sentence(error) {
 export class Attachments {
   #root;
   #parts;
-  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} */ #page;
+  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text: string) => void}} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // the conversation whose files are shown
@@ -41,14 +43,15 @@ export class Attachments {
   #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where new files go
   #looking = /** @type {Promise<void>|null} */ (null);
   #lookAgain = false;
+  #table = /** @type {{place: Place, id: string|null, element: HTMLElement}|null} */ (null); // the look at the last table
 
   /**
    * @param {{root: HTMLElement, form: HTMLFormElement}} elements
    * @param {{stored: import('../chat/stored_chat.js').StoredChat, navigation: import('../chat/navigation.js').Navigation,
    *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
    *   notices: import('../shell/notices.js').Notices, announcer: import('../shell/announcer.js').Announcer}} parts of the page
-   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void}} page onChange:
-   *   called when `delay` may have changed
+   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text:
+   *   string) => void}} page onChange: called when `delay` may have changed; ask: sends a message
    */
   constructor({ root, form }, parts, page) {
     this.#root = root;
@@ -148,8 +151,10 @@ export class Attachments {
       const keeping = this.#keep(engine, coming, data, type);
       navigation.opening = Promise.all([navigation.opening, keeping.catch(() => {})]).then(() => {}); // messages wait: it may begin the conversation
       await keeping;
-      if (!signal.aborted) announcer.say(t('files.attached', { name: file.name }));
-      else if (coming.id && !known.has(coming.id)) await engine.files.detach({ ids: [coming.id] }); // the same file may be there twice
+      if (!signal.aborted) {
+        announcer.say(t('files.attached', { name: file.name }));
+        if (TABLE.test(file.name)) this.#lookAt(coming);
+      } else if (coming.id && !known.has(coming.id)) await engine.files.detach({ ids: [coming.id] }); // the same file may be there twice
     } catch (error) {
       if (signal.aborted) return;
       notices.say('files', sentence(error));
@@ -170,6 +175,30 @@ export class Attachments {
     if (!this.#isHere(coming) || stored.id !== null) return;
     stored.adopt(chat);
     if (this.#page.isReady()) await stored.read(engine);
+  }
+
+  /** Show a table's columns, first rows, and questions that fit. Without them the file is there all the same. */
+  async #lookAt({ id, place }) {
+    const styles = loadStyles('files/table_look.css');
+    const parts = Promise.all([import('./table_look.js'), this.#page.engine().files.look({ id }), styles]);
+    const [module, look] = await parts.catch(() => [null, null]);
+    if (!module || !look || !this.#isHere({ place })) return;
+    this.#endLook();
+    const ask = (question) => {
+      this.#endLook();
+      this.#page.ask(question);
+    };
+    const close = () => {
+      this.#endLook();
+      this.#parts.composer.focus();
+    };
+    this.#table = { place, id, element: module.tableLook(look, { ask, close }) };
+    this.#root.before(this.#table.element);
+  }
+
+  #endLook() {
+    this.#table?.element.remove();
+    this.#table = null;
   }
 
   /** True if a file is added to the conversation on the page. */
@@ -195,6 +224,7 @@ export class Attachments {
   async #remove(file) {
     try {
       await this.#page.engine().files.detach({ ids: [file.id] });
+      if (this.#table?.id === file.id) this.#endLook();
       this.#parts.announcer.say(t('files.removed', { name: file.name }));
     } catch (error) {
       this.#parts.notices.say('files', sentence(error));
@@ -236,6 +266,7 @@ export class Attachments {
   }
 
   #show() {
+    if (this.#table && !this.#isHere(this.#table)) this.#endLook();
     const isComing = (one) => this.#isHere(one) && !this.#files.some(({ id }) => id === one.id);
     const remove = (name, run) => html`<button type="button" class="file-remove" aria-label=${t('files.remove', { name })} @click=${run}>${icon('x')}</button>`;
     const coming = this.#coming.filter(isComing).map((one) => html`<li class="file-chip" data-state="coming">

@@ -7,6 +7,7 @@ import * as memory from './de/memory.js';
 import * as model from './de/model.js';
 import * as page from './de/page.js';
 import * as panels from './de/panels.js';
+import * as python from './de/python.js';
 import * as settings from './de/settings.js';
 import * as sidebar from './de/sidebar.js';
 import * as storage from './de/storage.js';
@@ -17,5 +18,5 @@ import { workerMessages } from './de/workers.js';
 
 export const messages = { ...engineMessages, ...workerMessages };
 export const german = {
-  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...settings, ...sidebar, ...storage, ...table,
+  ...chat, ...files, ...learned, ...learning, ...memory, ...model, ...page, ...panels, ...python, ...settings, ...sidebar, ...storage, ...table,
 };

@@ -2,7 +2,7 @@
  * Starts the worker in which the user's Python runs, and hands it its port and its files.
  *
  * That worker comes from a data: address, so its origin is its own: no storage of this site, no channel, no lock can be reached
- * from it. It inherits this script's policy (app/server/headers.py): it connects to nothing. Decision 0114 says more.
+ * from it. It inherits this script's policy (app/server/headers.py): it connects to nothing. Decision 0116 says more.
  */
 
 /** Runs in the other worker. Its code comes with the first message. */

@@ -1,7 +1,7 @@
 /**
  * The user's Python: runs in a worker of an origin of its own (host_worker.js), with one port to the page.
  *
- * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {wheels: [[name, bytes]]}, {stop: true}. Each but
+ * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [[format, bytes]]}, {stop: true}. Each but
  * the last is answered by {end: any} or {error: string}, one after the other; before, a run sends {output: JSON} of
  * app/interpreter/session.py. The first message is {ready: true}, or {open: true} if the worker is not isolated.
  *
@@ -16,6 +16,15 @@ const FORBIDDEN = ['js', 'pyodide', 'pyodide_js', '_pyodide', '_pyodide_core'];
 const LOOK_MS = 100; // between two looks for a message to stop
 const SIGINT = 2, SIGUSR1 = 10, SIGALRM = 14;
 const NO_ROOM = 51; // Emscripten's ENOSPC
+
+// Modules of the standard library that the page's own Python does not need, some in packages that it has.
+const REST = '/lib/python_rest.zip';
+const ADD_REST = `
+import encodings, http, logging, sys
+sys.path.append('${REST}')
+for package in (encodings, http, logging):
+    package.__path__.append(f'${REST}/{package.__name__}')
+del encodings, http, logging, package, sys`;
 
 let deadline = Infinity, nextLook = Infinity, isStopped = false;
 
@@ -41,6 +50,7 @@ async function isIsolated() {
 /** Pyodide, from files alone: this worker can fetch nothing. */
 async function boot(files, address) {
   limitMemory();
+  console.error = console.warn = () => {}; // what Pyodide says of code that breaks it is no trouble of the page
   const { loadPyodide } = await import(address(files.pyodide));
   const { default: createPyodideModule } = await import(address(files.module));
   const types = { wasm: 'application/wasm', zip: 'application/zip' };
@@ -54,6 +64,8 @@ async function boot(files, address) {
     env: { HOME: FOLDER, MPLBACKEND: 'agg' },
   });
   self.fetch = from;
+  python.FS.writeFile(REST, files.rest);
+  python.runPython(ADD_REST);
   limitFiles(python.FS);
   return python;
 }
@@ -150,8 +162,9 @@ function listen(port, { python, imports_of, run }) {
     needs: ({ needs }) => imports_of(needs).toJs(),
     put: ({ put, bytes }) => FS.writeFile(at(put), bytes),
     read: ({ read }) => FS.readFile(at(read)),
-    wheels: ({ wheels }) => {
-      for (const [name, bytes] of wheels) python.unpackArchive(bytes, 'wheel', { extractDir: python._api.sitePackages });
+    install: ({ install }) => {
+      const extractDir = python._api.sitePackages;
+      for (const [format, bytes] of install) python.unpackArchive(bytes, format, { extractDir });
       python.pyimport('importlib').invalidate_caches();
     },
   };

@@ -9,6 +9,7 @@ import { t } from '../i18n/i18n.js';
 import { languageOf } from './code_languages.js';
 import { copyText } from './clipboard.js';
 import { highlight } from './highlighter.js';
+import { runButton } from '../interpreter/opener.js';
 import { unselected } from './live_nodes.js';
 
 const LONGEST = 60_000; // characters of code that is highlighted
@@ -41,7 +42,9 @@ export class CodeFigure {
     const { name, label } = languageOf(written);
     this.#language = name;
     const head = element('figcaption', 'code-head');
-    head.append(element('span', 'code-language', label || t('answers.code')), this.#copyButton());
+    head.append(element('span', 'code-language', label || t('answers.code')));
+    if (name === 'python') head.append(runButton(this));
+    head.append(this.#copyButton());
     this.#pre.tabIndex = 0; // an element that scrolls sideways must be reachable by keyboard
     this.#pre.dir = 'ltr';
     this.element.append(head, this.#pre);

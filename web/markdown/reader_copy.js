@@ -4,7 +4,7 @@
  */
 import { element } from '../common/dom.js';
 
-const NOT_READ = '.code-head, .answer-actions, .question-actions, .variants, .visually-hidden, button, .icon, [hidden]';
+const NOT_READ = '.code-head, .python-run, .answer-actions, .question-actions, .variants, .visually-hidden, button, .icon, [hidden]';
 const ITEM = 'li:not(.task, [data-part])'; // whose number or bullet is selected, too: a browser omits it
 const OTHERWISE = `${NOT_READ}, [data-formula], input, ${ITEM}`;
 

@@ -59,9 +59,9 @@ UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
-    "app/memory/__pycache__/policy_words.",
+    *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("app/extraction/", "py_core/grammar/", "py_core/tool_calls/"),
+    *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
@@ -99,6 +99,11 @@ STDLIB_NOT_RUN = (
 )
 """Modules that need a terminal, a display, a disk, a socket or another process, modules with a twin in C, developer
 tools, and encodings that app/files/encoding.py does not try."""
+NO_USE = (
+    *("_pydatetime", "_pydecimal", "_pyio", "_pyrepl/", "curses/", "dbm/", "ensurepip/", "idlelib/", "sqlite3/"),
+    *("tkinter/", "turtle", "venv/"),
+)
+"""Parts of STDLIB_NOT_RUN that no code in a browser can use."""
 _KEPT = NODE_MODULES / ".sonata.python.zip"
 
 
@@ -123,6 +128,18 @@ def python_archives(files: Mapping[str, Path], root: Path) -> Members:
     }
     write_atomically(_KEPT, zip_bytes(made, zipfile.ZIP_STORED, fingerprint))
     return made
+
+
+def interpreter_archives(files: Mapping[str, Path]) -> Members:
+    """Parts of the standard library and of numpy that the page itself never runs, for code of the user: file -> zip."""
+    (numpy,) = (entry["file"] for entry in downloads()["wheels"] if entry["name"] == "numpy")
+    library = members_of(PYODIDE / STDLIB)
+    rest = {name: code for name, code in library.items() if name.startswith(STDLIB_NOT_RUN)}
+    of_numpy = {name: code for name, code in members_of(files[numpy]).items() if name.startswith(NUMPY_NOT_RUN)}
+    return {
+        "stdlib_rest.zip": zip_bytes({name: code for name, code in rest.items() if not name.startswith(NO_USE)}),
+        "numpy_rest.zip": zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}),
+    }
 
 
 def _is_not_run(name: str) -> bool:

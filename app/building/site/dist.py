@@ -18,7 +18,7 @@ from app.building.embedder.files import ensure_embedder, ensure_multilingual, si
 from app.building.headers import headers_file
 from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
-from app.building.python.archives import SONATA, python_archives
+from app.building.python.archives import SONATA, interpreter_archives, python_archives
 from app.building.python.snapshot import SNAPSHOT, python_snapshot
 from app.building.site import notices
 from app.building.site.bundle import MODULES, bundle
@@ -60,15 +60,27 @@ EMBEDDER = ("embedder/", "vendor/ort-wasm", ROUTING_DATA)
 MULTILINGUAL = "multilingual"
 """The folder of the same files for other languages than English, if the multilingual embedder was fetched."""
 MULTILINGUAL_GATE = "app/lessons/gate_multilingual.safetensors"
+INTERPRETER = "interpreter"
+"""The folder of what runs the user's Python."""
+PACKAGES = f"{INTERPRETER}/packages"
+"""The folder of the packages that code there may import: never kept before they are requested."""
 NEVER_KEPT = ("models/", "screenshots/")
 """Folders that the service worker ignores: web/storage/model_store.js keeps models, and only browsers that offer to
 install the page look at its screenshots."""
 LATER = (
-    *("bundle/de-", "bundle/table_dialog-", "kernels/grammar.wasm", "multilingual/", "readers/", "table/"),
+    *(
+        "bundle/de-",
+        "bundle/python_runs-",
+        "bundle/table_dialog-",
+        "bundle/table_look-",
+        "interpreter/",
+        "kernels/grammar.wasm",
+    ),
+    *("files/table_look.css", "multilingual/", "readers/", "table/"),
     *("vendor/highlight/", "vendor/katex/", "vendor/pdf/"),
 )
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the
-page is ready and has its model; those of MULTILINGUAL only once they were requested."""
+page is ready and has its model; those of MULTILINGUAL and PACKAGES only once they were requested."""
 MODEL_SUFFIXES = (".gguf", ".onnx")
 Content = Path | bytes
 """A file of the site: one to copy, or its bytes."""
@@ -77,7 +89,7 @@ Content = Path | bytes
 def fetch_files(cache: Path, downloader: Downloader) -> dict[str, Path]:
     """Download the missing files of app/models/downloads.toml: file name -> path in the cache."""
     files = {}
-    for folder in ("wheels", "models", "embedder"):
+    for folder in ("wheels", "models", "embedder", "interpreter"):
         for entry in downloads()[folder]:
             files[entry["file"]] = downloader.ensure(read_download(entry, cache / folder))
     return files
@@ -137,6 +149,7 @@ def build_site(files: Mapping[str, Path], dist: Path = DIST, root: Path = ROOT) 
     site.update(
         {f"readers/{path.name}": path for path in sorted((root / "app" / "lessons" / "readers").glob("*.safetensors"))}
     )
+    site.update(_interpreter(files, root))
     site["sizes.json"] = sizes_json(site)
     site["THIRD_PARTY.txt"] = notices.third_party_text(root, NODE_MODULES, files)
     site["_headers"] = headers_file(root).encode()
@@ -162,6 +175,19 @@ def _pdf_reader() -> dict[str, Path]:
     package = NODE_MODULES / PDF
     made = {f"vendor/pdf/{name}": package / "legacy" / "build" / name for name in ("pdf.min.mjs", "pdf.worker.min.mjs")}
     return made | {f"vendor/pdf/cmaps/{path.name}": path for path in sorted((package / "cmaps").glob("*.bcmap"))}
+
+
+def _interpreter(files: Mapping[str, Path], root: Path) -> dict[str, Content]:
+    """Files that run the user's Python, beside web/interpreter/ and Pyodide: the session's module, and the packages
+    with their list. A package carries its licence inside."""
+    told = ("name", "version", "file", "bytes", "sha256", "needs")
+    listed = [{key: entry[key] for key in told if key in entry} for entry in downloads()[INTERPRETER]]
+    return {
+        f"{INTERPRETER}/session.py": root / "app" / "interpreter" / "session.py",
+        **{f"{INTERPRETER}/{name}": content for name, content in interpreter_archives(files).items()},
+        f"{INTERPRETER}/packages.json": json.dumps(listed, indent=1).encode(),
+        **{f"{PACKAGES}/{entry['file']}": files[entry["file"]] for entry in listed},
+    }
 
 
 def _page(site: Mapping[str, Content], preload: Sequence[str]) -> bytes:

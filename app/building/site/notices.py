@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.building.common import BuildError
+from app.models.downloads import downloads
 
 
 def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) -> bytes:
-    """THIRD_PARTY.md, then every text. `files` are the downloads; wheels carry their licences inside."""
+    """THIRD_PARTY.md, then every text. `files`: the downloads; a wheel carries its licence inside, and those
+    that the site has as they are (interpreter/packages/) are not repeated."""
     npm = {
         "Pyodide (Mozilla Public License 2.0)": "dompurify/LICENSE-MPL",  # Pyodide's package lacks it
         "Comlink, SmolLM2-135M-Instruct and all-MiniLM-L6-v2 (Apache License 2.0)": "comlink/LICENSE",
@@ -33,9 +35,8 @@ def third_party_text(root: Path, node_modules: Path, files: Mapping[str, Path]) 
     texts["ONNX Runtime (MIT License) and libraries in it"] = _read(root / "docs" / "licenses" / "onnxruntime.txt")
     texts["multilingual-e5-small (MIT License)"] = _read(root / "docs" / "licenses" / "multilingual-e5-small.txt")
     texts["Libraries in Pyodide"] = _read(root / "docs" / "licenses" / "pyodide-parts.txt")
-    for name, path in sorted(files.items()):
-        if name.endswith(".whl"):
-            texts.update(_wheel_licences(path))
+    for entry in downloads()["wheels"]:
+        texts.update(_wheel_licences(files[entry["file"]]))
     parts = [_read(root / "THIRD_PARTY.md").strip()]
     parts += [f"{'=' * 80}\n{title}\n{'=' * 80}\n\n{text.strip()}" for title, text in texts.items()]
     return ("\n\n\n".join(parts) + "\n").encode()

@@ -33,3 +33,20 @@ export const files = {
   tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Häng einen Teil davon an.',
   waits: '{name} wird gelesen, {share}. Danach wird deine Nachricht gesendet.',
 };
+export const look = {
+  ask_averageBy: 'Durchschnitt von {number} nach {group}',
+  ask_countBy: 'Anzahl pro {group}',
+  ask_highest: 'Welche Zeile hat den höchsten {number}?',
+  ask_perMonth: '{number} pro Monat',
+  ask_rows: 'Wie viele Zeilen gibt es?',
+  ask_total: 'Summe von {number}',
+  close: 'Schließen',
+  columns: { one: '{count} Spalte', other: '{count} Spalten' },
+  kind_date: 'Datum',
+  kind_group: 'Gruppe',
+  kind_number: 'Zahl',
+  kind_text: 'Text',
+  rows: { one: '{count} Zeile', other: '{count} Zeilen' },
+  rowsOf: 'Erste Zeilen von {name}',
+  title: 'Ein Blick auf {name}',
+};

@@ -33,3 +33,20 @@ export const files = {
   tooLarge: '{name} is too large: a file may have {megabytes} MB. Attach a part of it.',
   waits: 'Reading {name}, {share}. Your message is sent as soon as it is read.',
 };
+export const look = {
+  ask_averageBy: 'average {number} by {group}',
+  ask_countBy: 'count rows by {group}',
+  ask_highest: 'which row has the highest {number}?',
+  ask_perMonth: '{number} per month',
+  ask_rows: 'How many rows are there?',
+  ask_total: 'What is the total {number}?',
+  close: 'Close',
+  columns: { one: '{count} column', other: '{count} columns' },
+  kind_date: 'date',
+  kind_group: 'group',
+  kind_number: 'number',
+  kind_text: 'text',
+  rows: { one: '{count} row', other: '{count} rows' },
+  rowsOf: 'First rows of {name}',
+  title: 'A look at {name}',
+};

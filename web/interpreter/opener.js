@@ -1,0 +1,36 @@
+/** "Run" in the head of a block of Python. What runs it is loaded with the first click. */
+import { iconNode } from '../common/icon.js';
+import { element } from '../common/dom.js';
+import { loadStyles } from '../common/page_files.js';
+import { t } from '../i18n/i18n.js';
+
+/**
+ * `chat`: the conversation on the page, by when it was opened, and its id, null if it has not begun; `ask` sends a message
+ * @typedef {{engine: () => import('../engine/engine.js').Engine, chat: () => {opening: number, id: string|null},
+ *   ask: (text: string) => void, say: (sentence: string|null) => void}} Page
+ */
+
+let page = /** @type {Page|null} */ (null);
+
+/** @param {Page} given */
+export function offerPython(given) {
+  page = given;
+}
+
+/** @param {{element: HTMLElement, text: string}} figure a block of code @returns {HTMLButtonElement} */
+export function runButton(figure) {
+  const made = element('button', 'code-copy code-run');
+  made.type = 'button';
+  made.append(iconNode('play'), element('span', '', t('python.run')));
+  made.addEventListener('click', async () => {
+    if (!page) return;
+    page.say(null);
+    try {
+      const [{ toggle }] = await Promise.all([import('./python_runs.js'), loadStyles('interpreter/python.css')]);
+      toggle(figure, made, page);
+    } catch {
+      page.say(t('python.notLoaded'));
+    }
+  });
+  return made;
+}
