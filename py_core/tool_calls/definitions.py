@@ -23,6 +23,7 @@ MOST_CHARACTERS = 1 << 18
 """The longest text of all definitions: a model reads it before each answer."""
 MOST_DEEP = 64
 """Brackets within each other, in definitions and in calls. In the page each takes of the browser's stack."""
+_SAID = frozenset(["type", "enum", "description", "title", "default", "examples", "example"])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": ...}}'
 
@@ -105,10 +106,15 @@ def tools_from(data: Any) -> tuple[ToolDefinition, ...]:
             "tools.many", "There are {count} tools, and at most {most} can be given.", count=len(read), most=MOST_TOOLS
         )
     tools = tuple(_tool(entry, number) for number, entry in enumerate(read, 1))
+    check_names(tools)
+    return tools
+
+
+def check_names(tools: Sequence[ToolDefinition]) -> None:
+    """Raises ToolError if two tools have the same name."""
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ToolError("tools.twice", "Two tools are called {name}: give each its own name.", name=twice)
-    return tools
 
 
 def choice_from(data: Any, tools: Sequence[ToolDefinition]) -> ToolChoice:
@@ -132,6 +138,12 @@ def choice_from(data: Any, tools: Sequence[ToolDefinition]) -> ToolChoice:
             names=", ".join(names[:8]) or "there are none",
         )
     return ToolChoice(ChoiceMode.required, data)
+
+
+def is_plain_text(schema: Any) -> bool:
+    """Return True if an argument is a text without further conditions, but maybe one of some: forms without quotes of
+    JSON write it as it is."""
+    return isinstance(schema, Mapping) and schema.get("type") == "string" and schema.keys() <= _SAID
 
 
 def depth_of(text: str) -> int:

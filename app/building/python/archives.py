@@ -61,7 +61,7 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("app/extraction/", "py_core/grammar/", "py_core/tool_calls/"),
+    *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
