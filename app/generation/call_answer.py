@@ -58,8 +58,8 @@ class CallStream:
             controls = model.tokenizer.control_tokens
             shape = call_shape(tools, chosen, self._form, controls, is_parallel=is_parallel, allow=allow)
         self._sampling = replace(sampling, grammar=shape)
-        names = [tool.name for tool in self._tools]
-        self._reader = CallReader(self._form, names, is_shaped=shape is not None, first=first)
+        schemas = {tool.name: tool.parameters for tool in self._tools}
+        self._reader = CallReader(self._form, schemas, is_shaped=shape is not None, first=first)
         self.timings = Timings()
 
     async def parts(self, messages: Sequence[Message]) -> AsyncIterator[Part]:

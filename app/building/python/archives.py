@@ -133,14 +133,17 @@ def python_archives(files: Mapping[str, Path], root: Path) -> Members:
 
 
 def interpreter_archives(files: Mapping[str, Path]) -> Members:
-    """Parts of the standard library and of numpy that the page itself never runs, for code of the user: file -> zip."""
+    """Parts of the standard library and of numpy that the page itself never runs, for the user's code: file ->
+    content."""
     (numpy,) = (entry["file"] for entry in downloads()["wheels"] if entry["name"] == "numpy")
     library = members_of(PYODIDE / STDLIB)
     rest = {name: code for name, code in library.items() if name.startswith(STDLIB_NOT_RUN)}
     of_numpy = {name: code for name, code in members_of(files[numpy]).items() if name.startswith(NUMPY_NOT_RUN)}
     return {
         "stdlib_rest.zip": zip_bytes({name: code for name, code in rest.items() if not name.startswith(NO_USE)}),
-        "numpy_rest.zip": zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}),
+        "numpy_rest.packed": packed(
+            zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}, zipfile.ZIP_STORED)
+        ),
     }
 
 
