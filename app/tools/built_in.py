@@ -7,17 +7,17 @@ from collections.abc import Callable
 from datetime import date as Date
 from datetime import datetime
 from fractions import Fraction
-from typing import Literal
 
 from app.tools.functions import tool
 from app.tools.model_tool import Tool, ToolFailure
 from py_core.display import shown
-from py_core.tools import arithmetic, counting, equations, proportions, units
-from py_core.tools.dates import moved, read_day, weekday, written_day
+from py_core.tools import arithmetic, counting, date_questions, durations, equations, proportions, units
+from py_core.tools.dates import read_day, weekday, written_day
 from py_core.tools.question import CannotComputeError, Exact, question_of
 
 _WRITTEN = ((r"\bmath\.", ""), (r"(?<=[\d)]) ?% ?(?=[\d(])", " mod "), (r"\bpow\(([^(),]+),([^(),]+)\)", r"(\1)^(\2)"))
-"""What Python writes for what people write."""
+"""Python's ways of writing, and those of people."""
+_NAMED = re.compile(r"(?:the )?(?:date|day of the week|week ?day|day)(?: (?:of|on|for|is)|:)? ", re.IGNORECASE)
 
 
 def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, ...]:
@@ -57,33 +57,35 @@ def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, 
         raise ToolFailure(f"{shown(from_unit)} cannot be converted into {shown(to_unit)}.")
 
     @tool
-    def dates(
-        date: str, until: str | None = None, add: int = 0, unit: Literal["days", "weeks", "months", "years"] = "days"
-    ) -> str:
-        """Compute with dates: the weekday of a date, the days from a date until another one, or the date that is some
-        days, weeks, months or years later.
+    def dates(question: str) -> str:
+        """Compute with dates and times: the weekday of a date, the days between two dates, the date some time before
+        or after another one, the time between two times of day.
 
-        date: such as 2026-12-24, 24 December 2026, today or Easter 2027
-        until: the second date, to count the days between both
-        add: how many units later; a negative number is earlier
+        question: such as weekday of 2026-12-24, days from 2026-03-01 to 2026-05-05, 45 days after 2026-03-01, days
+            until Christmas, 3 weeks ago, from 9:40 to 13:05
         """
-        today = clock().date()
+        now = clock()
+        bare = _NAMED.sub("", question.strip(" ?."), count=1)
         try:
-            begin = _day(date, today)
-            if until is not None:
-                end = _day(until, today)
-                days = (end - begin).days
-                counted = f"{abs(days):,} {'day' if abs(days) == 1 else 'days'}"
-                order = "" if days >= 0 else " The second date is the earlier one."
-                return f"From {_written(begin)} to {_written(end)} it is {counted}.{order}"
-            if not add:
-                return f"{_written(begin)} is a {weekday(begin, 'en')}."
-            counted = f"{abs(add):,} {unit if abs(add) != 1 else unit.removesuffix('s')}"
-            day = moved(begin, add, unit.removesuffix("s"))
-            how = "after" if add > 0 else "before"
-            return f"{counted} {how} {_written(begin)} is {weekday(day, 'en')}, {_written(day)}."
+            if (day := read_day(bare, now.date())) is not None:
+                return f"{_written(day.date)} is a {weekday(day.date, 'en')}."
         except CannotComputeError as error:
             raise ToolFailure(str(error)) from None
+        for text in (
+            question,
+            bare,
+            f"what date is {bare}",
+            f"what date was {bare}",
+            f"days {bare}",
+            f"days from {bare}",
+        ):
+            for answer in (date_questions.answer, durations.answer):
+                if (exact := answer(question_of(text, now))) is not None:
+                    return _said(exact)
+        raise ToolFailure(
+            f"{shown(question)} is not a question about dates that can be computed. Write it as in: days from "
+            f"2026-03-01 to 2026-05-05, 45 days after 2026-03-01, weekday of 2026-12-24."
+        )
 
     @tool
     def current_time() -> str:
@@ -101,13 +103,6 @@ def _said(exact: Exact) -> str:
     if not exact.value:
         raise ToolFailure(exact.words)
     return exact.words
-
-
-def _day(text: str, today: Date) -> Date:
-    day = read_day(text, today)
-    if day is None:
-        raise ToolFailure(f"{shown(text)} is not a date: write it as YYYY-MM-DD, such as {today.isoformat()}.")
-    return day.date
 
 
 def _written(day: Date) -> str:

@@ -74,7 +74,7 @@ def tool(
 
 def result_text(result: Any) -> str:
     """Return a function's result as a model reads it: a text as it is, nothing as "Done.", other values as JSON. At
-    most MOST_RESULT characters, and a sentence if there were more. Raises ToolFailure if it is no JSON."""
+    most MOST_RESULT characters, and a sentence if there were more. Raises ToolFailure if it is not JSON."""
     if result is None:
         return "Done."
     try:

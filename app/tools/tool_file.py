@@ -37,7 +37,7 @@ class ToolFile:
 
     @property
     def needs(self) -> list[str]:
-        """What its tools declare, each once."""
+        """The needs that its tools declare, each once."""
         return list(dict.fromkeys(need for tool in self.tools for need in tool.needs))
 
 
@@ -66,7 +66,7 @@ def load_tool_file(path: Path) -> ToolFile:
 
 
 class Allowed:
-    """What the user allowed files of tools to do, kept in the home by the file's sha256."""
+    """The needs that the user allowed to files of tools, kept in the home by the file's sha256."""
 
     def __init__(self, home: Path) -> None:
         """home: the folder of everything learned."""
