@@ -17,7 +17,6 @@ MOST_COLUMNS = 30
 MOST_CELL = 80
 MOST_GROUPS = 12
 QUESTIONS = 3
-_UNIT = re.compile(r"\s*[(\[][^)\]]*[)\]]$")
 _IDENTIFIES = re.compile(r"(^|[\s_.-])(id|nr|no|number|nummer|code|zip|plz|year|jahr|phone|telefon)$", re.IGNORECASE)
 
 
@@ -52,7 +51,7 @@ def _questions(table: Table) -> list[LookQuestion]:
     made: list[LookQuestion] = []
 
     def ask(form: str, number: str = "", group: str = "") -> None:
-        made.append({"form": form, "number": _UNIT.sub("", number), "group": _UNIT.sub("", group)})
+        made.append({"form": form, "number": _spoken(number), "group": _spoken(group)})
 
     if numbers and groups:
         ask("averageBy", numbers[-1], groups[0])
@@ -65,3 +64,9 @@ def _questions(table: Table) -> list[LookQuestion]:
         ask("total", numbers[-1])
     ask("rows")
     return list(islice(made, QUESTIONS))
+
+
+def _spoken(name: str) -> str:
+    """The name of a column without a unit behind it, in brackets."""
+    bracket = max(name.rfind("("), name.rfind("["))
+    return name[:bracket].rstrip() or name if bracket > 0 and name.endswith((")", "]")) else name

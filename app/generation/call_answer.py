@@ -63,8 +63,8 @@ class CallStream:
             if not may_call:
                 shape = words_shape(self._form, controls)
         self._sampling = replace(sampling, grammar=shape)
-        names = [tool.name for tool in self._tools if may_call]
-        self._reader = CallReader(self._form, names, is_shaped=shape is not None, first=first)
+        schemas = {tool.name: tool.parameters for tool in self._tools if may_call}
+        self._reader = CallReader(self._form, schemas, is_shaped=shape is not None, first=first)
         self._is_free = shape is None or chosen.mode is ChoiceMode.auto
         self._stream: TextStream | None = None
         self._thinks = False

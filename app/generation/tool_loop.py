@@ -19,7 +19,7 @@ from app.generation.prompt_reading import read_prompt
 from app.generation.prompt_window import PromptWindow
 from app.generation.stop_token import StopToken
 from app.protocol import AnswerEvent, Context, Delta, Done, Replacement, Thought, ToolCalled, ToolReturned
-from app.tools import Tool, ToolFailure
+from app.tools.model_tool import Tool, ToolFailure
 from py_core.display import one_line
 from py_core.engine.engine import Timings
 from py_core.engine.page_keeping import PageShelf

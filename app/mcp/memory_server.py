@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 
 from app.chat.asker import Asker
 from app.generation.answer_adapters import AnswerAdapters
-from app.mcp.memory_items import KINDS, MemoryItems, address
 from app.mcp.offered_tools import OfferedTool, as_protocol_errors, call, parameters
+from app.memory.items import KINDS, MemoryItems, address
 from app.native_runtime import native_learner
 from app.runtime import Runtime
 from py_core.loading import Model

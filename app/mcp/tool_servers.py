@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -31,6 +31,8 @@ from pydantic import ValidationError
 from app.mcp.bounded_http import BoundedTransport
 from app.mcp.server_file import ServerEntry
 from app.mcp.server_process import ServerProcess
+from app.tools import Tool, ToolFailure
+from app.tools.functions import result_text
 from py_core.display import one_line, plain, shown, whole_end
 from py_core.tool_calls.definitions import MOST_DEEP, ToolDefinition, depth_of
 
@@ -115,6 +117,22 @@ class ToolServers:
     async def close(self) -> None:
         """End all connections, and the processes that were started for them."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+    def as_tools(self) -> tuple[Tool, ...]:
+        """Return the tools as those that run here. They can be called until the servers are closed."""
+        return tuple(Tool(one.definition, self._run_of(one), (f"server:{one.server}",)) for one in self.tools)
+
+    def _run_of(self, tool: ServerTool) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
+        async def run(arguments: Mapping[str, Any]) -> str:
+            try:
+                result = await self.call(tool.name, dict(arguments))
+            except ToolServerError as error:
+                raise ToolFailure(str(error)) from error
+            if result.is_error:
+                raise ToolFailure(result_text(result.text))
+            return result_text(result.text)
+
+        return run
 
     async def call(self, name: str, arguments: dict[str, Any], seconds: float = CALL_SECONDS) -> ToolResult:
         """Call a tool of `tools` by its name. Raises ToolServerError if there is none, or its server does not answer

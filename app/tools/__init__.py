@@ -4,6 +4,7 @@
 model is asked. Here the model decides what is called, and with which arguments; `py_core.tool_calls` reads its calls.
 """
 
-from app.tools.tool import MOST_RESULT, Tool, ToolFailure, needs_in_words, tools_by_name
+from app.tools.functions import tool
+from app.tools.model_tool import MOST_RESULT, Tool, ToolFailure, needs_in_words, tools_by_name
 
-__all__ = ["MOST_RESULT", "Tool", "ToolFailure", "needs_in_words", "tools_by_name"]
+__all__ = ["MOST_RESULT", "Tool", "ToolFailure", "needs_in_words", "tool", "tools_by_name"]

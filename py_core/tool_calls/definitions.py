@@ -23,6 +23,7 @@ MOST_CHARACTERS = 1 << 18
 """The longest text of all definitions: a model reads it before each answer."""
 MOST_DEEP = 64
 """Brackets within each other, in definitions and in calls. In the page each takes of the browser's stack."""
+_SAID = frozenset(["type", "enum", "description", "title", "default", "examples", "example"])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": ...}}'
 
@@ -137,6 +138,12 @@ def choice_from(data: Any, tools: Sequence[ToolDefinition]) -> ToolChoice:
             names=", ".join(names[:8]) or "there are none",
         )
     return ToolChoice(ChoiceMode.required, data)
+
+
+def is_plain_text(schema: Any) -> bool:
+    """Return True if an argument is a text without further conditions, but maybe one of some: forms without quotes of
+    JSON write it as it is."""
+    return isinstance(schema, Mapping) and schema.get("type") == "string" and schema.keys() <= _SAID
 
 
 def depth_of(text: str) -> int:

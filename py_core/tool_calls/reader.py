@@ -8,8 +8,9 @@ written like one: small models write so, whatever their template teaches. Furthe
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from py_core.display import shown
 from py_core.messages import Message
@@ -26,7 +27,7 @@ from py_core.tool_calls.values import (
     calls_in_python,
 )
 
-_FENCE = "```"
+_FENCE, _WHITE = "```", " \t\r\n"
 _OPENED = re.compile(r"```(?:json|tool_code|tool_call|xml)?[ \t]*\n\s*")
 _OPENING = re.compile(r"```\w{0,32}[ \t]*\n?\s*")
 _LIST = re.compile(r"\[\s*")
@@ -80,12 +81,13 @@ class CallReader:
     """Reads one answer. Feed it all text, with the form's `marks` shown if they are special tokens."""
 
     def __init__(self, form: CallForm, names: Collection[str], *, is_shaped: bool = False, first: int = 1) -> None:
-        """names: of the tools. is_shaped: True if the answer follows `call_shape`; then only the calls of that shape
-        are calls, whose arguments are valid. first: the number of the first call's id."""
+        """names: of the tools; if it maps them to the schemas of their arguments, XML is read by these. is_shaped: True
+        if the answer follows `call_shape`; then only the calls of that shape are calls, whose arguments are valid.
+        first: the number of the first call's id."""
         tags = {} if is_shaped else {HERMES.begin: HERMES.end}
         if form.begin:
             tags |= {form.begin: form.end}
-        self._tags, self._quote, self._names, self._next = tags, form.quote, frozenset(names), first
+        self._tags, self._quote, self._names, self._next = tags, form.quote, names, first
         self._kept = ""
         self._open: _Open | None = None
         self._is_shaped = is_shaped
@@ -138,9 +140,9 @@ class CallReader:
     # --- the beginning of an answer, and what follows a call
 
     def _step_begin(self, out: list[Part], is_last: bool) -> bool:
-        text = self._kept.lstrip()
+        text = self._kept.lstrip(_WHITE)
         if self._has_begun:  # white space behind a call belongs to nobody
-            self._kept = text = text.lstrip(";, \n\t\r")
+            self._kept = text = text.lstrip(";," + _WHITE)
         blank = len(self._kept) - len(text)
         if not is_last and (not text or _begins_mark(text, [_FENCE, *self._tags])):
             return False
@@ -290,7 +292,13 @@ class CallReader:
             return calls_in_python(text)
         if one.kind == "quoted":
             return [call_in_quotes(text, self._quote)]
-        return [call_in_xml(text)] if one.kind == _XML else [(one.name, arguments_in_json(text))]
+        if one.kind == _XML:
+            return [call_in_xml(text, self._schema_of)]
+        return [(one.name, arguments_in_json(text))]
+
+    def _schema_of(self, name: str, argument: str) -> Any:
+        schema = self._names.get(name) if isinstance(self._names, Mapping) else None
+        return schema.get("properties", {}).get(argument) if isinstance(schema, Mapping) else None
 
     def _refuse(self, one: _Open, out: list[Part], why: Message, end: int | None = None) -> None:
         """Give what was read so far as text. end: behind it the call may go on, or be closed."""

@@ -24,7 +24,7 @@ from py_core.grammar.expressions import (
 from py_core.grammar.forms import ANYTHING, choice, joined, repeat
 from py_core.grammar.schema import schema_grammar
 from py_core.grammar.triggers import Trigger, renamed, text_without, triggered
-from py_core.tool_calls.definitions import ChoiceMode, ToolChoice, ToolDefinition, ToolError
+from py_core.tool_calls.definitions import ChoiceMode, ToolChoice, ToolDefinition, ToolError, is_plain_text
 from py_core.tool_calls.forms import JSON, Body, CallForm
 
 MOST_CALLS = 32
@@ -39,8 +39,6 @@ _OF_OBJECTS = frozenset(
 )  # fmt: skip
 _LINES = Chars(complement(char_set([(0x3C, 0x3C)])), 0, None)
 """A string in XML: without <, which could end it."""
-_SAID = frozenset(["description", "title", "default", "examples", "example", "type"])
-"""Keywords of a schema that leave all strings as they are."""
 
 
 def call_shape(
@@ -208,7 +206,7 @@ class _CallWriter:
         self, number: int, place: int, tool: str, name: str, schema: dict[str, Any], shared: Mapping[str, Any]
     ) -> Expression:
         quotes = self._quotes()
-        if quotes is not None and schema.get("type") == "string" and schema.keys() <= _SAID | {"enum"}:
+        if quotes is not None and is_plain_text(schema):
             text: Expression = ANYTHING if quotes[0] else _LINES
             if "enum" in schema:
                 text = choice(Literal(str(value).encode()) for value in schema["enum"])

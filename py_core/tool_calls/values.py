@@ -10,7 +10,7 @@ from typing import Any
 
 from py_core.display import shown, why_not_json
 from py_core.messages import Message
-from py_core.tool_calls.definitions import MOST_DEEP, depth_of
+from py_core.tool_calls.definitions import MOST_DEEP, depth_of, is_plain_text
 
 Written = tuple[str, dict[str, Any]]
 """A tool's name and its arguments."""
@@ -157,26 +157,29 @@ def call_in_quotes(text: str, quote: str) -> Written:
     return name, literals.pairs("}", ":", literals.key)
 
 
-def call_in_xml(text: str) -> Written:
-    """Read `<function=f><parameter=a>x</parameter></function>`. A value that is JSON and not a string is read as such.
-    Raises NotACallError."""
+def call_in_xml(text: str, schema_of: Callable[[str, str], Any]) -> Written:
+    """Read `<function=f><parameter=a>x</parameter></function>`. A value that is JSON, and not a text, is read as such.
+
+    schema_of: gives the schema of an argument of a tool, or None. Raises NotACallError."""
     found = _XML_CALL.fullmatch(text.strip())
     if found is None:
         raise _broken("a tag is missing")
-    arguments, at = dict[str, Any](), 0
+    name, arguments, at = found[1].strip(), dict[str, Any](), 0
     while one := _XML_ARGUMENT.match(found[2], at):
         at = one.end()
         if one[1] in arguments:
             raise _twice(one[1])
-        arguments[one[1]] = _xml_value(one[2])
+        arguments[one[1]] = _xml_value(one[2], schema_of(name, one[1]))
     if rest := found[2][at:].strip():
         raise _broken(f"{shown(rest)} is not an argument")
-    return found[1].strip(), arguments
+    return name, arguments
 
 
-def _xml_value(text: str) -> Any:
+def _xml_value(text: str, schema: Any) -> Any:
+    if is_plain_text(schema) or (schema is None and text.startswith('"')):
+        return text
     try:
-        return text if text.startswith('"') else _clean(read_json(text))
+        return _clean(read_json(text))
     except NotACallError:
         return _WORDS.get(text, text)
 

@@ -103,6 +103,13 @@ _COMPOUND = re.compile(
 )
 
 
+def convert(amount: Fraction, given: str, wanted: str) -> Exact | None:
+    """Convert an amount of a unit into another one, by their English names or symbols. Returns None if these are no two
+    units of the same kind."""
+    pair = _pair(given, wanted)
+    return _said(amount, *pair, "en") if pair else None
+
+
 def answer(question: Question) -> Exact | None:
     text = question.text.replace("\u2032", "'").replace("\u2033", '"').replace("\u201d", '"').replace("\u2019", "'")
     if "\n" in question.given or len(text) > 120:

@@ -42,6 +42,7 @@ OPTIONS = {
     "instant": "--facts 1",
     "instant_page": "--facts 1",
     "interleavings": "--seconds 3",
+    "interpreter_start": "--rounds 1",
     "kept_model": "--model smollm2-135m-instruct --turns 1",
     "kv_tiers": "--at 64 --scored 8 --steps 1 --rounds 1",
     "languages": "",

@@ -112,9 +112,9 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     (german,) = (name for name in lists["later"] if name.startswith("bundle/de-"))
     (dialog,) = (name for name in lists["later"] if name.startswith("bundle/table_dialog-"))
     (runs,) = (name for name in lists["later"] if name.startswith("bundle/python_runs-"))
-    packages = {f"interpreter/packages/{entry['file']}" for entry in downloads()["interpreter"]}
+    packages = {f"interpreter/packages/{entry['name']}.packed" for entry in downloads()["interpreter"]}
     code = {f"interpreter/{name}" for name in ("host_worker.js", "python_worker.js", "python.css", "session.py")}
-    code |= {f"interpreter/{name}" for name in ("packages.json", "numpy_rest.zip", "stdlib_rest.zip")}
+    code |= {f"interpreter/{name}" for name in ("packages.json", "numpy_rest.packed", "stdlib_rest.zip")}
     (look,) = (name for name in lists["later"] if name.startswith("bundle/table_look-"))
     shapes = {"kernels/grammar.wasm", "table/table.css", "files/table_look.css", dialog, look}
     assert set(lists["later"]) == readers | libraries | shapes | {german, runs} | packages | code

@@ -90,3 +90,12 @@ def test_a_shaped_answer_has_only_the_calls_of_its_shape() -> None:
         reader = CallReader(FORMS[form], NAMES, is_shaped=True)
         parts = [*reader.push(answer), *reader.flush()]
         assert sum(isinstance(part, ToolCall) for part in parts) == found, form
+
+
+def test_xml_is_read_by_the_schemas_of_arguments() -> None:
+    schemas = {"f": {"properties": {"a": {"type": "string"}, "b": {"type": "string", "minLength": 1}, "c": {}}}}
+    values = "".join(
+        f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in zip("abc", ("12", '"x"', "3"), strict=True)
+    )
+    _, (call,), _ = read_calls(FORMS["xml"], schemas, f"<tool_call>\n<function=f>\n{values}</function>\n</tool_call>")
+    assert call.arguments == {"a": "12", "b": "x", "c": 3}

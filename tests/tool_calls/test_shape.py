@@ -120,6 +120,9 @@ def test_text_before_a_call_and_text_that_is_none() -> None:
         assert passes(opened(JSON), text), text
     for text in (f"Hi {call}",):
         assert passes(opened(JSON), text), "further on it is text"
+    shaped = CallReader(JSON, ["time"], is_shaped=True)
+    parts = [*shaped.push(f"\u00a0{call}"), *shaped.flush()]
+    assert not any(isinstance(part, ToolCall) for part in parts), "a text of the grammar that is not a call"
     for text in ("{}", "[1]", " {", "```json\n1\n```", "```\n{", "```jsonc", "``` x"):
         assert not passes(opened(JSON), text), text
 

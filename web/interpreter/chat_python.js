@@ -99,11 +99,11 @@ export class ChatPython {
     if (asked.length) local.setItem(AGREED, JSON.stringify([...agreed, ...asked.map(labelOf)]));
     const needsNumpy = wanted.includes('numpy') || missing.length > 0;
     if (needsNumpy && !this.#packages.has('numpy')) {
-      const [packed, rest] = await Promise.all([part('pyodide/packages.packed'), part('interpreter/numpy_rest.zip')]);
-      await python.install([['zip', await unpacked(new Response(packed))], ['zip', rest]]);
+      const parts = ['pyodide/packages.packed', 'interpreter/numpy_rest.packed'];
+      await python.install(await Promise.all(parts.map(async (path) => unpacked(new Response(await part(path))))));
       this.#packages.add('numpy');
     }
-    if (missing.length) await python.install(await Promise.all(missing.map(async (one) => /** @type {[string, any]} */ (['wheel', await wheel(one)]))));
+    if (missing.length) await python.install(await Promise.all(missing.map(packageOf)));
     for (const { name } of missing) this.#packages.add(name);
     return true;
   }
@@ -118,11 +118,11 @@ function packages() {
   return listing;
 }
 
-/** @param {Package} of @returns {Promise<Uint8Array<ArrayBuffer>>} */
-async function wheel({ name, file, sha256 }) {
+/** @param {Package} of @returns {Promise<Uint8Array<ArrayBuffer>>} a zip */
+async function packageOf({ name, file, sha256 }) {
   const bytes = await part(`interpreter/packages/${file}`);
   const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
   const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
   if (found !== sha256) throw userError('PythonError', t('python.wrongPackage', { name }));
-  return bytes;
+  return unpacked(new Response(bytes));
 }

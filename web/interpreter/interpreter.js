@@ -113,9 +113,9 @@ export class Interpreter {
     return /** @type {Uint8Array<ArrayBuffer>} */ (bytes);
   }
 
-  /** Unpack archives where Python finds packages. @param {[string, Uint8Array<ArrayBuffer>][]} archives each with its format */
-  install(archives) {
-    return this.#ask({ install: archives }, archives.map(([, { buffer }]) => buffer));
+  /** Put the members of zips where Python finds packages. @param {Uint8Array<ArrayBuffer>[]} zips */
+  install(zips) {
+    return this.#ask({ install: zips }, zips.map(({ buffer }) => buffer));
   }
 
   /** @param {string} [why] the reason of what runs */

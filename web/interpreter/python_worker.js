@@ -1,12 +1,13 @@
 /**
  * The user's Python: runs in a worker of an origin of its own (host_worker.js), with one port to the page.
  *
- * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [[format, bytes]]}, {stop: true}. Each but
+ * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [zip]}, {stop: true}. Each but
  * the last is answered by {end: any} or {error: string}, one after the other; before, a run sends {output: JSON} of
  * app/interpreter/session.py. The first message is {ready: true}, or {open: true} if the worker is not isolated.
  *
  * The user's code may do all that this script can do. What holds it is the origin and the policy, nothing here.
  */
+import { putFiles } from '../engine/packed_files.js';
 
 const MEMORY = 1 << 30; // bytes that Python may have
 const FILES = 256 << 20; // bytes that its files may have
@@ -163,8 +164,7 @@ function listen(port, { python, imports_of, run }) {
     put: ({ put, bytes }) => FS.writeFile(at(put), bytes),
     read: ({ read }) => FS.readFile(at(read)),
     install: ({ install }) => {
-      const extractDir = python._api.sitePackages;
-      for (const [format, bytes] of install) python.unpackArchive(bytes, format, { extractDir });
+      for (const zip of install) putFiles(FS, python._api.sitePackages, zip);
       python.pyimport('importlib').invalidate_caches();
     },
   };

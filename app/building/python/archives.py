@@ -25,7 +25,7 @@ NATIVE_ONLY = (
     *("app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
     "app/interpreter/",  # web/interpreter/ fetches the one module that it needs
-    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py", "app/lessons/without_model.py"),
+    *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
     "app/mcp/",
     *("app/models/adapter_folder.py", "app/models/autotune_cache.py", "app/models/build_outputs.py"),
     *("app/models/cache.py", "app/models/catalog.py", "app/models/converting/", "app/models/downloads"),
@@ -38,6 +38,7 @@ NATIVE_ONLY = (
         "app/models/template_renderer.py",
     ),
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
+    *("app/tools/python_tool.py", "app/tools/tool_file.py"),
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *(
@@ -60,6 +61,7 @@ UNCOMPILED = (
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
+    *("app/lessons/__pycache__/without_model.", "app/memory/__pycache__/items."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
     *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
@@ -131,14 +133,17 @@ def python_archives(files: Mapping[str, Path], root: Path) -> Members:
 
 
 def interpreter_archives(files: Mapping[str, Path]) -> Members:
-    """Parts of the standard library and of numpy that the page itself never runs, for code of the user: file -> zip."""
+    """Parts of the standard library and of numpy that the page itself never runs, for the user's code: file ->
+    content."""
     (numpy,) = (entry["file"] for entry in downloads()["wheels"] if entry["name"] == "numpy")
     library = members_of(PYODIDE / STDLIB)
     rest = {name: code for name, code in library.items() if name.startswith(STDLIB_NOT_RUN)}
     of_numpy = {name: code for name, code in members_of(files[numpy]).items() if name.startswith(NUMPY_NOT_RUN)}
     return {
         "stdlib_rest.zip": zip_bytes({name: code for name, code in rest.items() if not name.startswith(NO_USE)}),
-        "numpy_rest.zip": zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}),
+        "numpy_rest.packed": packed(
+            zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}, zipfile.ZIP_STORED)
+        ),
     }
 
 

@@ -19,6 +19,7 @@ from app.building.headers import headers_file
 from app.building.made_files import is_whole, note
 from app.building.node import NODE_MODULES
 from app.building.python.archives import SONATA, interpreter_archives, python_archives
+from app.building.python.packages import interpreter_packages
 from app.building.python.snapshot import SNAPSHOT, python_snapshot
 from app.building.site import notices
 from app.building.site.bundle import MODULES, bundle
@@ -180,13 +181,12 @@ def _pdf_reader() -> dict[str, Path]:
 def _interpreter(files: Mapping[str, Path], root: Path) -> dict[str, Content]:
     """Files that run the user's Python, beside web/interpreter/ and Pyodide: the session's module, and the packages
     with their list. A package carries its licence inside."""
-    told = ("name", "version", "file", "bytes", "sha256", "needs")
-    listed = [{key: entry[key] for key in told if key in entry} for entry in downloads()[INTERPRETER]]
+    listed, packages = interpreter_packages(files)
     return {
         f"{INTERPRETER}/session.py": root / "app" / "interpreter" / "session.py",
         **{f"{INTERPRETER}/{name}": content for name, content in interpreter_archives(files).items()},
         f"{INTERPRETER}/packages.json": json.dumps(listed, indent=1).encode(),
-        **{f"{PACKAGES}/{entry['file']}": files[entry["file"]] for entry in listed},
+        **{f"{PACKAGES}/{name}": content for name, content in packages.items()},
     }
 
 

@@ -169,14 +169,14 @@ async def test_packages_are_loaded_once_the_user_agrees_and_figures_are_pictures
     body = await show(page_apart, f"```python\n{CHART}\n```")
     await body.get_by_role("button", name="Run").click()
     question = body.get_by_role("group", name="Packages to load")
-    await expect(question).to_contain_text("pandas 3.0.2, 4.2 MB")
-    assert not [url for url in page_apart.requests[before:] if ".whl" in url]
+    await expect(question).to_contain_text("pandas 3.0.2, ")
+    assert not [url for url in page_apart.requests[before:] if "packages/" in url]
     assert await found_by_axe(page, ".python-run") == []
     await question.get_by_role("button", name="Do not load").click()
     await expect(body.locator(".python-problem")).to_have_text("The packages were not loaded, so the code was not run.")
     await body.get_by_role("button", name="Run").click()
     await question.get_by_role("button", name="Load and run").click()
-    await expect(question).to_contain_text("matplotlib 3.10.8, 7.0 MB")  # which only the call of plot has named
+    await expect(question).to_contain_text("matplotlib 3.10.8, ")  # which only the call of plot has named
     await question.get_by_role("button", name="Load and run").click()
     await expect(body.locator("td")).to_have_text(["north", "10.5", "south", "4"])
     await expect(body.get_by_role("img", name="Figure that the code has drawn")).to_be_visible()

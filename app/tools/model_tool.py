@@ -20,6 +20,11 @@ class ToolFailure(ValueError):
     part of the conversation, so it has no translations."""
 
 
+class NotAToolError(ValueError):
+    """A function, or a file, cannot be made tools. The message is a sentence for whoever wrote it, in English as its
+    code."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool that a model may call.
