@@ -52,11 +52,13 @@ class ToolLimits:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The tools of an answer by their names. chosen: for its first round; in later ones the model may choose."""
+    """The tools of an answer by their names. chosen: for its first round; in later ones the model may choose.
+    is_parallel: it may want several calls at once."""
 
     tools: Mapping[str, Tool]
     chosen: ToolChoice = AUTO
     limits: ToolLimits = field(default_factory=ToolLimits)
+    is_parallel: bool = True
 
 
 @dataclass
@@ -152,6 +154,7 @@ class ToolLoop:
         stream = CallStream(
             self._model, self._definitions, AUTO if number else self._use.chosen, max_tokens=self._max_tokens,
             sampling=self._sampling, first=self._first + len(self.calls), may_call=may_call,
+            is_parallel=self._use.is_parallel,
         )  # fmt: skip
         timings, engine, sequence, shelf = stream.timings, self._model.engine, self._sequence, self._shelf
         if not may_call:  # the other one still has the tools when the next message comes
@@ -222,11 +225,11 @@ class ToolLoop:
         try:
             if place >= self._use.limits.calls:
                 raise ToolFailure(f"It was not run: at most {self._use.limits.calls} calls are run at a time.")
-            made.result = await self._run(call)
+            result = await self._run(call)
         except ToolFailure as failure:
-            made.result, made.failed = str(failure), True
+            result, made.failed = str(failure), True
         room = await self._window.room([*asked, *self.said], opening, self._definitions)
-        made.result = self._cut(made.result, room // left - _FRAME)
+        made.result = self._cut(result, room // left - _FRAME)
         return ToolReturned(call.id, made.result, made.failed, time.perf_counter() - begin)
 
     async def _run(self, call: ToolCall) -> str:
