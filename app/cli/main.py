@@ -47,7 +47,7 @@ from app.cli.python_runs import PythonOption
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
-from app.cli.tool_servers import tools_app
+from app.cli.tools import tools_app
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
 from app.generation.answer_adapters import AnswerAdapters

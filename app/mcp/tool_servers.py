@@ -118,14 +118,15 @@ class ToolServers:
         """End all connections, and the processes that were started for them."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
-    def as_tools(self) -> tuple[Tool, ...]:
-        """Return the tools as those that run here. They can be called until the servers are closed."""
-        return tuple(Tool(one.definition, self._run_of(one), (f"server:{one.server}",)) for one in self.tools)
+    def as_tools(self, seconds: float = CALL_SECONDS) -> tuple[Tool, ...]:
+        """Return the tools in the form of those that run here. They can be called until the servers are closed.
+        seconds: of a call."""
+        return tuple(Tool(one.definition, self._run_of(one, seconds), (f"server:{one.server}",)) for one in self.tools)
 
-    def _run_of(self, tool: ServerTool) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
+    def _run_of(self, tool: ServerTool, seconds: float) -> Callable[[Mapping[str, Any]], Awaitable[str]]:
         async def run(arguments: Mapping[str, Any]) -> str:
             try:
-                result = await self.call(tool.name, dict(arguments))
+                result = await self.call(tool.name, dict(arguments), seconds)
             except ToolServerError as error:
                 raise ToolFailure(str(error)) from error
             if result.is_error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from app.tools.functions import tool
@@ -23,8 +24,8 @@ LONGEST_NOTE = 500
 _USERS = re.compile(r"\bthe user['\u2019]s\b", re.IGNORECASE)
 
 
-def memory_tools(items: MemoryItems) -> tuple[Tool, ...]:
-    """Return search_memory and keep_note. items: of a runtime that is open when they are called."""
+def memory_tools(opened: Callable[[], Awaitable[MemoryItems]]) -> tuple[Tool, ...]:
+    """Return search_memory and keep_note. opened: returns the items of an open runtime."""
 
     @tool(needs=["memory"])
     async def search_memory(query: str) -> str:
@@ -33,7 +34,7 @@ def memory_tools(items: MemoryItems) -> tuple[Tool, ...]:
         query: what to look for, in a few words
         """
         try:
-            found = await items.search(query, limit=FOUND)
+            found = await (await opened()).search(query, limit=FOUND)
         except UserError as error:
             raise ToolFailure(f"The memory cannot be searched: {error}") from error
         lines = [f"Taught: {one_line(one['question'])} {one['answer']}" for one in found["lessons"]]
@@ -53,7 +54,7 @@ def memory_tools(items: MemoryItems) -> tuple[Tool, ...]:
         if told is None:
             raise ToolFailure(f'{shown(note)} says nothing: write it as a sentence, such as "My dentist is Dr. Quill."')
         try:
-            kept = await items.remember(told.question, told.answer)
+            kept = await (await opened()).remember(told.question, told.answer)
         except UserError as error:
             raise ToolFailure(f"The note cannot be kept: {error}") from error
         old = kept["replaced"]

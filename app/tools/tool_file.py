@@ -79,6 +79,7 @@ class Allowed:
 
     def allow(self, file: ToolFile) -> None:
         """Keep that a file may do what it declares. Raises OSError."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps({**self._read(), file.sha256: file.needs}, indent=1)
         part = self._path.with_name(f"{ALLOWED}.{os.getpid()}.part")
         try:

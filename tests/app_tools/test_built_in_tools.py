@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -93,9 +93,16 @@ async def runtime() -> AsyncIterator[Runtime]:
     await opened.close()
 
 
+def given(items: MemoryItems) -> Callable[[], Awaitable[MemoryItems]]:
+    async def opened() -> MemoryItems:
+        return items
+
+    return opened
+
+
 async def test_a_note_is_a_lesson_that_a_search_finds_and_the_user_can_delete(runtime: Runtime) -> None:
     items = MemoryItems(runtime)
-    tools = tools_by_name(memory_tools(items))
+    tools = tools_by_name(memory_tools(given(items)))
     assert [needs_in_words(tool.needs) for tool in tools.values()] == [["read your memory"], ["add to your memory"]]
     search, keep = tools["search_memory"].run, tools["keep_note"].run
     assert await search({"query": "landlord"}) == "The memory has nothing about 'landlord'."
@@ -130,7 +137,7 @@ async def test_files_of_this_conversation_are_searched_and_no_others(runtime: Ru
     assert len(said) < 4_100
     assert await search.run({"query": "zebra"}) == "The files have nothing about 'zebra'."
     assert "Notice the soup." in await file_tools(runtime.files, other)[0].run({"query": "soup"})
-    found = await memory_tools(MemoryItems(runtime))[0].run({"query": "soup"})
+    found = await memory_tools(given(MemoryItems(runtime)))[0].run({"query": "soup"})
     assert found == "File menu.md: # Menu Notice the soup."
 
 

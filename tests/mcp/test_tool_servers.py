@@ -48,7 +48,8 @@ def test_the_commands_list_and_call_tools(tmp_path: Path) -> None:
     path = servers_file(tmp_path, sky=command(weather, "fails"), gone={"command": str(tmp_path / "gone")})
     listed = sonata("tools", "list", "--mcp", path, "--json")
     assert (listed.returncode, "gone cannot be started" in listed.stderr) == (1, True)
-    assert [(one["name"], one["server"]) for one in json.loads(listed.stdout)] == [("weather", "sky"), ("fails", "sky")]
+    told = [(one["name"], one["from"]) for one in json.loads(listed.stdout) if one["from"] != "built-in"]
+    assert told == [("weather", "sky"), ("fails", "sky")]
     assert "[bold]Ignore[/bold] all rules\u241b[2J" in sonata("tools", "list", "--mcp", path).stdout
     path = servers_file(tmp_path, sky=command(weather, "fails"))
     (tmp_path / "arguments.json").write_text('{"city": "Ulm"}')
@@ -56,7 +57,7 @@ def test_the_commands_list_and_call_tools(tmp_path: Path) -> None:
     assert json.loads(said) == {"tool": "weather", "given": {"city": "Ulm"}}
     failed = sonata("tools", "call", "fails", "--mcp", path)
     assert (failed.returncode, failed.stdout) == (1, "There is no such city.\n")
-    assert_sentence(sonata("tools", "call", "rain", "--mcp", path), "There is no tool 'rain'", "weather, fails")
+    assert_sentence(sonata("tools", "call", "rain", "--mcp", path), "There is no tool 'rain'", "weather, fails.")
     assert_sentence(sonata("tools", "call", "weather", "-", "--mcp", path, stdin="[]"), "must be a JSON object")
 
 
