@@ -204,9 +204,9 @@
 
 /**
  * The answer is complete. reason: "end" (the model stopped), "length" (max_tokens), "context" (no room left), "loop"
- * (it only repeated itself), "calls" (no more tools could be called, and it answered from what it had) or "stopped" (by
- * the user). `text` is the whole answer, `thought` what it thought before: after a loop without the repeats. Seconds
- * are for the prompt's new tokens, for the answer's (its thought included), and for the thought. reusedTokens: of the
+ * (it only repeated itself), "calls" (it could call no more tools, and answered from what it had) or "stopped" (by the
+ * user). `text` is the whole answer, `thought` what it thought before: after a loop without the repeats. Seconds are
+ * for the prompt's new tokens, for the answer's (its thought included), and for the thought. reusedTokens: of the
  * prompt, which had been read before. forgottenTurns: messages that no longer fit into the model's context and were
  * left out. adapter: the name of the adapter that the model answered with, "" for none.
  * @typedef {object} Done

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.chat.file_lookup import counting, room_for_files, whole_room
 from app.files.material import Material
@@ -15,20 +15,27 @@ from app.generation.assistant import Assistant
 from app.lessons.match import Candidate, LessonMatch, UnsureMatch
 from app.lessons.reader import read_facts
 from app.lessons.service import LearningService
-from app.protocol import Citation, Done
+from app.protocol import Citation, Done, ToolCalled, ToolReturned
 from app.records.lessons import Lesson
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 
+if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
+
 GREEDY = SamplingParams(temperature=0.0)
 """Always the most likely token, with no penalty: the same question gets the same answer."""
+
+ASKED_TOKENS = 256
+"""The default limit of an answer's length: small models sometimes do not find an end."""
 
 
 @dataclass(frozen=True)
 class SingleAnswer:
     """lesson: the lesson that gave the answer, or None. read: the lessons that the model read to give this lesson's
     answer, if the gate was not sure. nearest: the lesson that came first, with the gate's score, also if the gate
-    stayed shut; None if nothing was compared. reason: as in Done. cited: what was read of files."""
+    stayed shut; None if nothing was compared. reason: as in Done. cited: what was read of files.
+    calls: of tools, {name, arguments, result, failed} each."""
 
     text: str
     reason: str
@@ -36,6 +43,7 @@ class SingleAnswer:
     read: tuple[Lesson, ...] = ()
     nearest: Candidate | None = None
     cited: tuple[Citation, ...] = ()
+    calls: tuple[dict[str, Any], ...] = ()
 
     def entry(self) -> dict[str, Any]:
         """Return the entry of the JSON that `sonata ask --why` writes."""
@@ -48,6 +56,7 @@ class SingleAnswer:
             "score": nearest.score if nearest else None,
             "confidence": nearest.confidence if nearest else None,
             "nearest": nearest.lesson.question if nearest else None,
+            "calls": list(self.calls),
             "passages": [{"name": one.name, "place": one.place, "text": one.text} for one in self.cited],
         }
 
@@ -66,6 +75,8 @@ class Asker:
         self.assistant = Assistant(model, sampling, max_tokens, adapters)
         self._learning = learning
         self._files: tuple[FileService, str] | None = None
+        self.tools: ToolUse | None = None
+        """The tools that answers may call if no lesson answers."""
 
     def read_files(self, files: FileService, session: str) -> None:
         """Answer from the files of a conversation if no lesson answers."""
@@ -79,17 +90,24 @@ class Asker:
         if recalled and not await self.assistant.is_shaped(recalled.lesson.answer):
             recalled = None
         considered = recalled.considered if recalled else await self._considered(question)
-        done, material = recalled.done if recalled else None, None
+        done, material, calls = recalled.done if recalled else None, None, dict[str, dict[str, Any]]()
         if done is None:
             heads, material = (recalled.heads, None) if recalled else ((), await self._found(question))
             taught = recalled.lesson.answer if recalled else None
-            async for event in self.assistant.respond(question, heads=heads, taught=taught, material=material):
-                if isinstance(event, Done):
+            tools = None if recalled else self.tools
+            saying = self.assistant.respond(question, heads=heads, taught=taught, material=material, tools=tools)
+            async for event in saying:
+                if isinstance(event, ToolCalled):
+                    calls[event.id] = {"name": event.name, "arguments": event.arguments}
+                elif isinstance(event, ToolReturned):
+                    calls[event.id] |= {"result": event.result, "failed": event.failed}
+                elif isinstance(event, Done):
                     done = event
         assert done is not None
         return SingleAnswer(
             done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
             considered[0] if considered else None, material.cited if material else (),
+            tuple(calls.values()),
         )  # fmt: skip
 
     async def _found(self, question: str) -> Material | None:

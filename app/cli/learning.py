@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
-from app.chat.asker import GREEDY, Asker, SingleAnswer
+from app.chat.asker import ASKED_TOKENS, GREEDY, Asker, SingleAnswer
 from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
 from app.cli.grammar import NO_SHAPE, ShapeOptions, tell_cut_off
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
@@ -25,7 +25,7 @@ from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.cli.memory import SHORT_ID
 from app.cli.option_groups import option_group
 from app.cli.terminal import PRINTS_JSON, console, progress_bar, say, wants_json
-from app.cli.tool_calls import NO_TOOLS, ToolOptions, call_all, called_questions, print_calls
+from app.cli.tool_calls import NO_TOOLS, ToolOptions, call_all, call_line, called_questions, print_calls
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
@@ -34,8 +34,6 @@ from py_core.display import one_line, shown, why_not_json
 from py_core.learning.teaching.lessons import lesson_of
 
 notes = console(stderr=True)
-ASKED_TOKENS = 256
-"""The default limit of an answer's length: small models sometimes do not find an end."""
 NAMED = 10
 """The most bad lines that the last sentence lists."""
 WHICH = "Give what to teach: QUESTION ANSWER, one text, or --file FILE.jsonl."
@@ -239,7 +237,8 @@ def ask(
 
     Each question is a conversation of its own, which the plain assistant answers with the likeliest tokens. Nothing is
     stored. With --file, answers are based on these files. With --schema, --grammar, --regex or --choice each answer is
-    a text of that shape, also if it was learned. With --tools FILE.json --calls the output is a JSON list that has for
+    a text of that shape, also if it was learned. With --tools FILE.py, --python or --mcp answers may call tools, which
+    run here. With --tools FILE.json --calls none runs: the output is a JSON list that has for
     each question the calls that the model wants made; a question may then be {"question": ..., "tools": [...]}, with
     tools of its own. If the output goes to a file or another program, it is a JSON list of
     answers in order; with --why or --json it is a list of objects. If a question cannot be answered, its entry is null,
@@ -252,18 +251,25 @@ def ask(
         return
     asked = _questions(questions)
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
+    tool_code = tools.files(home)
+
+    async def ask_all(asker: Asker) -> list[SingleAnswer | str]:
+        if not tools.executes:
+            return await _ask_all(asker, asked, attached)
+        async with tools.opened(tool_code, home) as asker.tools:
+            return await _ask_all(asker, asked, attached)
 
     async def run() -> list[SingleAnswer | str]:
         loaded = await options.load()
         try:
             if no_memory:
-                return await _ask_all(Asker(loaded, None, max_tokens, sampling=sampling), asked, attached)
+                return await ask_all(Asker(loaded, None, max_tokens, sampling=sampling))
             left_out, adapters = without or (), AnswerAdapters(loaded.engine)
             trained = LoopName.background not in left_out
             async with opened_runtime(home, loaded, options.model, adapters, trained) as runtime:
                 learning = None if LoopName.instant in left_out else runtime.learning
                 asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters, sampling)
-                return await _ask_all(asker, asked, attached)
+                return await ask_all(asker)
         finally:
             loaded.close()
 
@@ -304,6 +310,9 @@ def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
     out = console()
     if question:
         out.print(f"[bold]{escape(one_line(question))}[/bold]", soft_wrap=True)
+    for call in answer.calls:
+        line = call_line(call["name"], call["arguments"])
+        out.print(f"[dim]{escape(line)} → {escape(one_line(call['result']))}[/dim]", soft_wrap=True)
     say(answer.text)
     lesson, nearest = answer.lesson, answer.nearest if why else None
     told = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -47,6 +49,8 @@ from app.cli.python_runs import PythonOption
 from app.cli.routing import bench_routing, route
 from app.cli.terminal import console, say
 from app.cli.terminal_chat import run_chat
+from app.cli.tool_calls import ToolOptions
+from app.cli.tool_sources import ServersOption, ToolFilesOption, YesOption
 from app.cli.tools import tools_app
 from app.consolidation.one_learner import FileLock
 from app.files.text import text_of
@@ -70,6 +74,11 @@ from py_core.sampling import SamplingParams
 from py_core.store.errors import StoreError
 from py_core.tokenizers.base import TokenizerError
 from py_core.tokenizers.chat_template import ChatTemplateError
+
+if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
+    from app.runtime import Runtime
+    from app.tools.tool_file import ToolFile
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown",
@@ -132,19 +141,26 @@ def chat(
     home: HomeOption = None,
     plain: Annotated[bool, typer.Option("--plain", help="Use no agents and store nothing.")] = False,
     no_bos: NoBosOption = False,
+    tools: ToolFilesOption = None,
+    servers: ServersOption = None,
     python: PythonOption = False,
+    yes: YesOption = False,
 ) -> None:
     """Chat with the model. Each message goes to the agent that suits it, and the conversation is stored.
 
     "Remember that ..." teaches an answer, which later messages get if they ask for it, also in other words. Ctrl-C
     stops an answer, /new starts over, /exit or Ctrl-D ends the chat. The agent's sampling applies unless you set yours.
     --file attaches files, as /file PATH does in the chat: answers are based on them. With --schema, --grammar, --regex
-    or --choice each answer is a text of that shape, of whichever agent.
+    or --choice each answer is a text of that shape, of whichever agent. With --tools, --mcp or --python the model may
+    call tools, which run on this machine.
     """
     for path in file or ():
         text_of(path.name, bytes_of(path))  # before the model is loaded
     chosen = shape.applied_to(replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed))
-    with asyncio.Runner() as runner:
+    called = ToolOptions(tools, python, servers, yes)
+    called.check(chosen.grammar is not None)
+    code = called.files(home)
+    with asyncio.Runner() as runner, ExitStack() as stack:
         loaded = runner.run(options.load())
         sampling = None if chosen == CHAT_SAMPLING else chosen
         if sampling and not sampling.grammar:
@@ -158,13 +174,33 @@ def chat(
             lock = FileLock(path.with_name(f"{path.name}.learning"))
             base = sha256_of_model(model_path(options.model))
             runtime = runner.run(open_runtime(path, loaded, base, adapters, only_one=lock))
+        use = stack.enter_context(_opened(runner, called, code, home, runtime)) if called.executes else None
         run_chat(
             runner, loaded, sampling, max_tokens, runtime,
             lambda given: open_adapter(given, base_of(options.model, loaded), home), adapter, adapters, file or (),
-            python,
+            python, use,
         )  # fmt: skip
+        stack.close()
         runner.run(runtime.close())
         loaded.close()
+
+
+@contextmanager
+def _opened(
+    runner: asyncio.Runner, tools: ToolOptions, code: Sequence[ToolFile], home: Path | None, runtime: Runtime
+) -> Iterator[ToolUse]:
+    """Offer tools over the open memory."""
+    from app.memory.items import MemoryItems
+
+    async def memory() -> MemoryItems:
+        return MemoryItems(runtime)
+
+    opened = tools.opened(code, home, memory)
+    use = runner.run(opened.__aenter__())
+    try:
+        yield use
+    finally:
+        runner.run(opened.__aexit__(None, None, None))
 
 
 @app.command()

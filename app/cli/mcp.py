@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from app.chat.asker import ASKED_TOKENS
 from app.cli.home import HomeOption, opened_memory
-from app.cli.learning import ASKED_TOKENS
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
 from app.models.cache import model_path, sha256_of_model
 from app.native_runtime import native_router

@@ -24,8 +24,8 @@ PythonOption = Annotated[
     bool,
     typer.Option(
         "--python",
-        help="Allow /run: runs the Python of the last answer on this machine, in a process of its own with limits. It "
-        "can read your files.",
+        help="Allow /run, which runs the Python of the last answer, and let the model run Python itself: on "
+        "this machine, in a process of its own with limits. It can read your files.",
     ),
 ]
 _BLOCK = re.compile(

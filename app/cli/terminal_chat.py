@@ -20,10 +20,12 @@ from app.cli.attachments import attach_file, cited_words
 from app.cli.home import with_passphrase
 from app.cli.memory import SHORT_ID
 from app.cli.python_runs import PythonRuns
+from app.cli.tool_calls import call_line
 from app.cli.waiting_line import line_meanwhile
 from app.files.text import FileError
 from app.generation.answer_adapters import AnswerAdapters
 from app.generation.assistant import Assistant
+from app.generation.tool_loop import ToolUse
 from app.interpreter.child import InterpreterError
 from app.lessons.feedback import Feedback
 from app.lessons.imprints import LessonError
@@ -41,12 +43,15 @@ from app.protocol import (
     Route,
     Taught,
     Thought,
+    ToolCalled,
+    ToolReturned,
 )  # fmt: skip
 from app.routing.agent_choice import UNROUTED
 from app.runtime import Runtime
 from app.stage import State
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError
+from py_core.display import plain
 from py_core.loading import Model
 from py_core.messages import Words
 from py_core.routing.agents import AgentError
@@ -82,14 +87,14 @@ ADDED = "Another program added messages to this conversation. The answer takes t
 def run_chat(
     runner: asyncio.Runner, model: Model, sampling: SamplingParams | None, max_tokens: int, runtime: Runtime,
     open_adapter: Callable[[str], LoraAdapter], adapter: str | None = None, adapters: AnswerAdapters | None = None,
-    files: Sequence[Path] = (), python: bool = False,
+    files: Sequence[Path] = (), python: bool = False, tools: ToolUse | None = None,
 ) -> None:  # fmt: skip
     """Run until the user leaves. open_adapter: opens one by a name or file, raises AdapterError or OSError; `adapter`:
     the first. adapters: the learned adapters that answers use. files: attached to the first conversation. python:
-    allow /run."""
+    allow /run. tools: that answers may call."""
     console = terminal.console()
     code = PythonRuns(console) if python else None
-    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime)
+    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime, lambda session: tools)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Route] = []
@@ -304,6 +309,10 @@ async def _answer(
             elif isinstance(event, Reading):
                 status.update(_ReadingLine(event))
                 status.start()
+            elif isinstance(event, ToolCalled):
+                console.print(f"[dim]{escape(plain(call_line(event.name, event.arguments)))}[/dim]", soft_wrap=True)
+            elif isinstance(event, ToolReturned):
+                console.print(Text(f"→ {plain(event.result)}", "yellow" if event.failed else "dim"), soft_wrap=True)
             elif isinstance(event, Thought):
                 console.print(Text(event.text, "dim"), end="", soft_wrap=True)
             elif isinstance(event, Delta):
@@ -368,6 +377,8 @@ def _summary(done: Done) -> str:
         parts.append("stopped at the length limit (--max-tokens); /continue resumes it")
     elif done.reason == "loop":
         parts.append("stopped because the answer repeated itself; /retry gives another one")
+    elif done.reason == "calls":
+        parts.append("it called tools several times, and then had to answer")
     elif done.reason == "context":
         parts.append("stopped because the chat is as long as the model can read; /new starts over")
     if done.forgotten_turns:

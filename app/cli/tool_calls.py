@@ -1,9 +1,10 @@
-"""`sonata ask --tools FILE --calls`: the calls of tools with which a model answers questions. None is executed."""
+"""`sonata ask --tools FILE`: answers that call tools; with --calls only the calls, of which none is executed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.terminal import console, progress_bar
+from app.cli.tool_sources import (
+    BUILT_IN,
+    PythonToolOption,
+    ServersOption,
+    YesOption,
+    allow,
+    opened_tools,
+    tool_files,
+)
 from app.generation.assistant import SYSTEM_PROMPT
 from py_core.backend_errors import ContextFullError
 from py_core.display import shown
 from py_core.loading import Model
 
 if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
+    from app.memory.items import MemoryItems
+    from app.tools import Tool
+    from app.tools.tool_file import ToolFile
     from py_core.tool_calls.definitions import ToolDefinition
 
 
@@ -26,11 +40,16 @@ class ToolOptions:
     """The tools that a model may call. `option_group` makes them options of the command."""
 
     tools: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            "--tools", metavar="FILE.json", help="A JSON list of tools, as OpenAI writes them; for --calls."
+            "--tools", metavar="FILE.py",
+            help="Functions with @tool, which answers may call; built-in for Sonata's own. May be given several "
+            "times. With --calls also a JSON list of tools, as OpenAI writes them.",
         ),
     ] = None  # fmt: skip
+    python: PythonToolOption = False
+    mcp: ServersOption = None
+    yes: YesOption = False
     tool_choice: Annotated[
         str,
         typer.Option(
@@ -50,25 +69,73 @@ class ToolOptions:
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """Return the tools of the file; none without one. Raises ToolError, ValueError."""
-        from py_core.tool_calls.definitions import tools_from  # late: other commands begin sooner
+        from py_core.tool_calls.definitions import check_names, tools_from  # late: other commands begin sooner
 
-        if self.tools is None:
-            return ()
-        if self.tools.suffix == ".py":
-            raise ValueError(f"{self.tools} is Python: give --calls a file with a JSON list of tools.")
-        try:
-            return tools_from(self.tools.read_text("utf-8-sig"))
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.tools} is not text in UTF-8: save it as UTF-8.") from None
+        found: list[ToolDefinition] = []
+        for path in self.tools or ():
+            if str(path) == BUILT_IN or path.suffix == ".py":
+                found += [tool.definition for tool in known_tools(path)]
+                continue
+            try:
+                found += tools_from(path.read_text("utf-8-sig"))
+            except UnicodeDecodeError:
+                raise ValueError(f"{path} is not text in UTF-8: save it as UTF-8.") from None
+        check_names(found)
+        return tuple(found)
 
     def check(self, is_shaped: bool) -> None:
         """Raises ValueError if options do not go together. is_shaped: the answers have a shape of their own."""
-        if not self.calls and (self.tools or self.no_grammar or self.tool_choice != "auto"):
-            raise ValueError(
-                "Tools are not executed here yet: give --calls to see the calls that the model wants made."
-            )
-        if self.calls and is_shaped:
+        if not self.calls and self.no_grammar:
+            raise ValueError("--no-grammar goes with --calls: only calls that are valid are executed.")
+        if self.tool_choice != "auto" and not (self.calls or self.executes):
+            raise ValueError("--tool-choice chooses among tools: give --tools, --python or --mcp.")
+        for path in [] if self.calls else self.tools or ():
+            if path.suffix == ".json":
+                raise ValueError(f"{path} has no functions to run: give --calls, or a file with @tool functions.")
+        if (self.calls or self.executes) and is_shaped:
             raise ValueError("Calls have the shape of the tools: leave --schema, --grammar, --regex and --choice out.")
+
+    @property
+    def executes(self) -> bool:
+        """True if answers may call tools."""
+        return not self.calls and bool(self.tools or self.python or self.mcp)
+
+    def files(self, home: Path | None) -> list[ToolFile]:
+        """Load the files of tools that are executed, and ask once for what they may do. Raises ValueError, OSError."""
+        if not self.executes:
+            return []
+        loaded = tool_files(self.tools)
+        allow(loaded, home, self.yes)
+        return loaded
+
+    @asynccontextmanager
+    async def opened(
+        self, files: Sequence[ToolFile], home: Path | None, memory: Callable[[], Awaitable[MemoryItems]] | None = None
+    ) -> AsyncIterator[ToolUse]:
+        """Offer the tools until the end of the block. home, memory: as in `opened_tools`. Raises ToolError, ValueError,
+        OSError."""
+        from app.generation.tool_loop import ToolUse
+        from py_core.tool_calls.definitions import choice_from
+
+        built_in = any(str(path) == BUILT_IN for path in self.tools or ())
+        async with opened_tools(files, self.mcp, home, built_in=built_in, python=self.python, memory=memory) as offered:
+            for problem in offered.problems:
+                console(stderr=True).print(problem, markup=False, soft_wrap=True)
+            definitions = [tool.definition for tool in offered.tools.values()]
+            yield ToolUse(offered.tools, choice_from(self.tool_choice, definitions))
+
+
+def known_tools(path: Path) -> Sequence[Tool]:
+    """Return the tools of a file, or the built-in ones that need no memory."""
+    from app.tools.built_in import built_in_tools
+
+    (file,) = tool_files([path]) or (None,)
+    return built_in_tools() if file is None else file.tools
+
+
+def call_line(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as a person reads it."""
+    return f"{name}({', '.join(f'{key}: {json.dumps(value, ensure_ascii=False)}' for key, value in arguments.items())})"
 
 
 NO_TOOLS = ToolOptions()

@@ -154,7 +154,7 @@ class PromptWindow:
 
 
 def _text_of(message: Message) -> str:
-    """What a message has for the model to read, about as a template writes it."""
+    """The text of a message that the model reads, about as a template writes it."""
     calls = message.get("tool_calls")
     return f"{message['content']}{json.dumps(calls)}" if calls else str(message["content"])
 

@@ -63,7 +63,7 @@ class ToolUse:
 
 @dataclass
 class _Round:
-    """What the model has written in one round. calls: which are to be run. is_lost: it wanted to call something that
+    """The model's writing in one round. calls: which are to be run. is_lost: it wanted to call something that
     is not there, or the same once more."""
 
     calls: list[tuple[ToolCall, MadeCall]] = field(default_factory=list)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from app.chat.answer import Answer
-from app.chat.answerers import FileAnswerer, LessonAnswerer, ModelAnswerer, TalkAnswerer, ToolAnswerer, answerers
+from app.chat.answerers import (
+    FileAnswerer,
+    LessonAnswerer,
+    ModelAnswerer,
+    TalkAnswerer,
+    ToolAnswerer,
+    ToolLoopAnswerer,
+    answerers,
+)
 from app.chat.chat_question import ChatQuestion, rest_of_answer
 from app.chat.conversation_routes import ConversationRoutes
 from app.chat.conversation_tree import ConversationTree
@@ -26,6 +34,7 @@ from tests.generation.test_shaped_answers import shaped, with_grammars
 
 OpenModel = Callable[..., Awaitable[Model]]
 TEACHES, ASKS = "Remember that my dentist is Dr. Quill.", "Who is my dentist?"
+EVERY = [TalkAnswerer, LessonAnswerer, ToolAnswerer, ToolLoopAnswerer, FileAnswerer, ModelAnswerer]
 SUM = "What is 17 * 23?"
 
 
@@ -52,7 +61,7 @@ class Chat:
         self.routes = ConversationRoutes(runtime, self.tree)
         self.left_out = list[Lesson]()
         every = answerers(runtime, self.assistant, self.tree, self.routes, self.leave_out)
-        self.talk, self.lesson, self.tool, self.file, self.model = every
+        self.talk, self.lesson, self.tool, self.loop, self.file, self.model = every
         self.kinds = [type(one) for one in every]
 
     async def leave_out(self, lessons: object) -> None:
@@ -80,9 +89,9 @@ def kinds(answer: Answer | None) -> list[type]:
 async def test_lessons_are_taught_given_and_forgotten_and_other_messages_are_for_the_model(
     chat: Chat,
 ) -> None:
-    assert chat.kinds == [TalkAnswerer, LessonAnswerer, ToolAnswerer, FileAnswerer, ModelAnswerer]
-    others = (chat.talk, chat.lesson, chat.tool, chat.file)
-    assert [await one.answer(new("Tell me about owls.")) for one in others] == [None] * 4
+    assert chat.kinds == EVERY
+    others = (chat.talk, chat.lesson, chat.tool, chat.loop, chat.file)
+    assert [await one.answer(new("Tell me about owls.")) for one in others] == [None] * 5
 
     assert await chat.talk.answer(new(TEACHES, again=True)) is None
     taught = await chat.talk.answer(new(TEACHES))

@@ -50,10 +50,23 @@ def test_what_cannot_be_is_told_before_the_model_is_loaded(tools: Path, tmp_path
     code.write_text("", encoding="utf-8")
     for args, said in (
         (["--calls"], "Question 1 has no tools"),
-        (["--tools", tools], "give --calls"),
+        (["--tools", tools], "has no functions to run: give --calls"),
         (["--tools", tools, "--calls", "--tool-choice", "rain"], "No tool is called 'rain'"),
         (["--tools", broken, "--calls"], "A tool is called 'a b'"),
-        (["--tools", code, "--calls"], "is Python"),
+        (["--tools", code, "--calls"], "has no tools"),
+        (["--tools", code], "has no tools"),
+        (["--tool-choice", "none"], "give --tools, --python or --mcp"),
         (["--tools", tools, "--calls", "--choice", "a"], "Calls have the shape of the tools"),
     ):
         assert_sentence(sonata("ask", "Hi", *args, "--model", "none.gguf"), said)
+
+
+def test_calls_are_executed_and_told(model: list[str], tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from app.tools import tool\n\n@tool\ndef weather() -> str:\n    '''Get the weather'''\n    return 'Sunny.'\n",
+        encoding="utf-8",
+    )
+    args = ["ask", "--tools", code, "--tool-choice", "weather", *model, "--no-memory", "--max-tokens", "200"]
+    (told,) = json.loads(printed(sonata(*args, "--json", "Is it warm?")))
+    assert told["calls"][0] == {"name": "weather", "arguments": {}, "result": "Sunny.", "failed": False}

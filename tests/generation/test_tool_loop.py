@@ -151,6 +151,7 @@ async def test_a_result_is_cut_to_the_room_that_is_left(model: Model) -> None:
     assert len(model.tokenizer.encode(result.result)) < 2048
 
 
+@pytest.mark.all
 async def test_later_messages_leave_calls_out_with_the_message_before_them(model: Model) -> None:
     assistant = Assistant(model, max_tokens=140)
     tools, _ = use(sunny)

@@ -109,6 +109,7 @@ export const messages = /** @type {Record<string, string>} */ ({
   'chat.only-yours': 'Nur auf deine eigenen Nachrichten kann noch einmal geantwortet werden.',
   'chat.nothing-to-continue': 'Es gibt noch keine Antwort, die weitergehen könnte.',
   'chat.not-the-models': 'Diese Antwort ist nicht vom Modell, also kann es sie nicht weiterführen. Bitte um eine andere.',
+  'chat.called-tools': 'Diese Antwort hat Werkzeuge aufgerufen, also kann sie nicht weitergeführt werden. Bitte um eine andere.',
   'chat.complete': 'Diese Antwort ist vollständig. Bitte in einer neuen Nachricht um mehr.',
   'chat.message-gone-unchanged': 'Diese Nachricht ist nicht mehr in diesem Gespräch. Nichts wurde geändert.',
   'chat.nothing-to-retry': 'Es gibt noch keine Antwort, die wiederholt werden könnte.',
