@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +67,8 @@ def tool_files(paths: Sequence[Path] | None) -> list[ToolFile]:
     """Load files of tools; BUILT_IN is none. Raises NotAToolError, OSError."""
     from app.tools.tool_file import load_tool_file
 
-    return [load_tool_file(path) for path in paths or () if str(path) != BUILT_IN]
+    with redirect_stdout(sys.stderr):
+        return [load_tool_file(path) for path in paths or () if str(path) != BUILT_IN]
 
 
 def allow(files: Sequence[ToolFile], home: Path | None, yes: bool) -> None:
@@ -94,24 +95,32 @@ def allow(files: Sequence[ToolFile], home: Path | None, yes: bool) -> None:
 @asynccontextmanager
 async def opened_tools(
     files: Sequence[ToolFile], servers: Path | None, home: Path | None, *, built_in: bool, python: bool,
-    memory: Callable[[], Awaitable[MemoryItems]] | None = None, seconds: float = 60.0,
+    remembers: bool = True, memory: Callable[[], Awaitable[MemoryItems]] | None = None,
+    attached: Sequence[tuple[Path, bytes]] = (), seconds: float = 60.0,
 ) -> AsyncIterator[OfferedTools]:  # fmt: skip
-    """Offer tools until the end of the block. memory: the memory, if it is open already; otherwise it is opened by the
-    first tool that needs it. seconds: of a server's call. Raises ToolError if two have the same name, ValueError,
-    OSError."""
+    """Offer tools until the end of the block. remembers: with those of the memory. memory: if it is open already;
+    otherwise the first tool that needs it opens it. attached: files that `python` has in its folder. seconds: of a
+    server's call. Raises ToolError if two have the same name, ValueError, OSError.
+
+    What the tools print goes to standard error meanwhile: standard output is the command's.
+    """
     from app.tools.built_in import built_in_tools
     from app.tools.memory_tools import memory_tools
 
     offered = OfferedTools()
     async with AsyncExitStack() as stack:
         if built_in:
-            offered.add([*built_in_tools(), *memory_tools(memory or _LateMemory(home, stack).items)], BUILT_IN)
+            offered.add(built_in_tools(), BUILT_IN)
+            if remembers:
+                offered.add(memory_tools(memory or _LateMemory(home, stack).items), BUILT_IN)
         if python:
             from app.interpreter.child import PythonChild
             from app.tools.python_tool import python_tool
 
             child = PythonChild()
             stack.push_async_callback(child.close)
+            for path, data in attached:
+                child.put(path.name, data)
             offered.add([python_tool(child)], BUILT_IN)
         for file in files:
             offered.add(file.tools, file.path.name)
@@ -124,7 +133,8 @@ async def opened_tools(
             for server, tool in zip(opened.tools, opened.as_tools(seconds), strict=True):
                 offered.add([tool], server.server)
             offered.problems = tuple(opened.problems.values())
-        yield offered
+        with redirect_stdout(sys.stderr):
+            yield offered
 
 
 class _LateMemory:

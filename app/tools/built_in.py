@@ -21,13 +21,14 @@ _NAMED = re.compile(r"(?:the )?(?:date|day of the week|week ?day|day)(?: (?:of|o
 
 
 def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, ...]:
-    """Return calculate, convert_units, dates and current_time. clock: the local time."""
+    """Return calculate, convert_units, current_time and dates. clock: the local time. Descriptions are short, with few
+    examples: small models copy these into their calls."""
 
     @tool
     def calculate(expression: str) -> str:
-        """Compute an expression exactly, without rounding in between.
+        """Compute an expression exactly.
 
-        expression: such as (3 + 4) * 5, sqrt(2), 15% of 80, 5!, average of 1, 2, 6, or x^2 - 5x + 6 = 0
+        expression: such as (3 + 4) * 5 or 15% of 80
         """
         for found, instead in _WRITTEN:
             expression = re.sub(found, instead, expression)
@@ -42,8 +43,7 @@ def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, 
 
     @tool
     def convert_units(amount: float, from_unit: str, to_unit: str) -> str:
-        """Convert an amount from one unit into another: lengths, masses, volumes, temperatures, speeds, areas, times,
-        energy, data.
+        """Convert an amount from one unit into another.
 
         from_unit: such as miles
         to_unit: such as kilometers
@@ -58,11 +58,9 @@ def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, 
 
     @tool
     def dates(question: str) -> str:
-        """Compute with dates and times: the weekday of a date, the days between two dates, the date some time before
-        or after another one, the time between two times of day.
+        """Compute with dates: weekdays, days between two dates, a date some days later.
 
-        question: such as weekday of 2026-12-24, days from 2026-03-01 to 2026-05-05, 45 days after 2026-03-01, days
-            until Christmas, 3 weeks ago, from 9:40 to 13:05
+        question: such as weekday of 2026-12-24, days from 2026-03-01 to 2026-05-05, or 45 days after 2026-03-01
         """
         now = clock()
         bare = _NAMED.sub("", question.strip(" ?."), count=1)
@@ -89,14 +87,14 @@ def built_in_tools(clock: Callable[[], datetime] = datetime.now) -> tuple[Tool, 
 
     @tool
     def current_time() -> str:
-        """Tell the date, the weekday and the time of day at this moment."""
+        """Tell the date, the weekday and the time now."""
         now = clock().astimezone()
         offset = now.strftime("%z")
         return (
             f"It is {weekday(now.date(), 'en')}, {_written(now.date())}, {now:%H:%M} (UTC{offset[:3]}:{offset[3:5]})."
         )
 
-    return calculate, convert_units, dates, current_time
+    return calculate, convert_units, current_time, dates
 
 
 def _said(exact: Exact) -> str:

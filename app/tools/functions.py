@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import math
 import re
 import sys
 import threading
@@ -95,7 +96,7 @@ def _function_tool(function: Callable[..., Any], name: str, needs: tuple[str, ..
         raise NotAToolError(f"{name}: {error}") from None
     description = inspect.getdoc(function) or ""
     about = " ".join(description.partition("\n\n")[0].split())
-    if not about or _HEADING.match(about):
+    if not about or _HEADING.fullmatch(description.splitlines()[0].strip()):
         raise NotAToolError(f"{name}: There is no description: begin the docstring with what it does.")
 
     async def run(arguments: Mapping[str, Any]) -> str:
@@ -139,7 +140,7 @@ def _with_default(parameter: inspect.Parameter, hint: Any, description: str) -> 
     if default is None:
         others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
         schema = {**schema, "anyOf": others} if len(others) > 1 else others[0] if others else schema
-    elif type(told) in (str, int, float, bool):
+    elif type(told) in (str, int, bool) or (type(told) is float and math.isfinite(told)):
         schema["default"] = told
     if description and "description" not in schema:
         schema["description"] = description

@@ -29,7 +29,7 @@ def memory_tools(opened: Callable[[], Awaitable[MemoryItems]]) -> tuple[Tool, ..
 
     @tool(needs=["memory"])
     async def search_memory(query: str) -> str:
-        """Search what the user has told before: facts that they taught, earlier conversations, and files.
+        """Search what the user taught, the earlier conversations and the files.
 
         query: what to look for, in a few words
         """
@@ -44,9 +44,9 @@ def memory_tools(opened: Callable[[], Awaitable[MemoryItems]]) -> tuple[Tool, ..
 
     @tool(needs=["memory-write"])
     async def keep_note(note: str) -> str:
-        """Keep a note in the user's memory, in the user's words. Only if the user wants something noted or remembered.
+        """Keep a note in the user's memory. Only if the user wants something noted or remembered.
 
-        note: such as "My dentist is Dr. Quill."
+        note: the sentence to keep, in the user's words
         """
         if len(note) > LONGEST_NOTE:
             raise ToolFailure(f"A note may have {LONGEST_NOTE} characters, and this one has {len(note):,}.")

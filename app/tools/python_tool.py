@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.interpreter.child import InterpreterError, PythonChild
 from app.interpreter.session import Failure, for_model
 from app.tools.functions import tool
 from app.tools.model_tool import Tool, ToolFailure
+from py_core.display import one_line
 
 
 def python_tool(child: PythonChild) -> Tool:
-    """Return the tool. child: keeps its variables from call to call, until it is closed."""
+    """Return the tool. child: keeps its variables from call to call, until it is closed. The description names the
+    files that are in its folder now."""
 
     @tool(needs=["python"])
     async def python(code: str) -> str:
@@ -26,4 +30,8 @@ def python_tool(child: PythonChild) -> Tool:
             raise ToolFailure(said)
         return said or "The code ran and printed nothing: print what is wanted."
 
-    return python
+    if not (names := sorted(path.name for path in child.folder.iterdir())):
+        return python
+    definition = python.definition
+    about = f"{definition.description} Its folder has {', '.join(map(one_line, names))}."
+    return replace(python, definition=replace(definition, description=about))

@@ -143,8 +143,12 @@ async def test_files_of_this_conversation_are_searched_and_no_others(runtime: Ru
 
 async def test_python_keeps_its_variables_and_its_errors_are_failures() -> None:
     child = PythonChild()
+    assert python_tool(child).definition.description.endswith("Variables stay for later calls.")
+    child.put("sales.csv", b"a,b\n1,2\n")
     python = python_tool(child)
     try:
+        assert python.definition.description.endswith("Its folder has sales.csv.")
+        assert await python.run({"code": "print(open('sales.csv').readline())"}) == "a,b"
         assert needs_in_words(python.needs) == ["run Python on this device"]
         assert await python.run({"code": "a = 20\nprint('hi')\na + 1"}) == "hi\n21"
         assert await python.run({"code": "a = a * 2"}) == "The code ran and printed nothing: print what is wanted."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -37,7 +38,7 @@ class Span(TypedDict):
 def weather(
     place: Place, span: Span, scale: Scale = Scale.celsius, form: Literal["short", "long"] = "short",
     also: list[Annotated[str, "a name"]] | None = None, factor: float = 1.5, *, extra: dict[str, int] | None = None,
-    sure: bool = False, either: int | str = 0, note: Optional[str] = "",  # noqa: UP045 - people write it
+    sure: bool = False, most: float = math.inf, either: int | str = 0, note: Optional[str] = "",  # noqa: UP045 - people write it
 ) -> str:  # fmt: skip
     """Tell the weather of
     a place.
@@ -84,6 +85,7 @@ def test_name_description_and_schema_come_from_the_function() -> None:
             "factor": {"type": "number", "default": 1.5, "description": "by how much: exactly"},
             "extra": {"type": "object", "additionalProperties": {"type": "integer"}},
             "sure": {"type": "boolean", "default": False},
+            "most": {"type": "number"},
             "either": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": 0},
             "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": ""},
         },
@@ -153,7 +155,7 @@ def lambda_named(function: Callable[..., Any]) -> Callable[..., Any]:
 async def test_errors_of_the_function_are_their_last_line() -> None:
     @tool
     def divide(by: int) -> float:
-        """Divide one."""
+        """Return one, divided."""
         if by == 1:
             raise ToolFailure("One is too easy.")
         if by == 2:
@@ -187,7 +189,7 @@ async def test_functions_may_be_async_and_others_block_nothing() -> None:
     def begins() -> str:
         """Let the other go on."""
         going.call_soon_threadsafe(begun.set)
-        return asyncio.run_coroutine_threadsafe(waits.run({}), going).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(waits.run({}), going).result(timeout=10)
 
     assert await begins.run({}) == "waited"
 

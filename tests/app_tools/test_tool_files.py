@@ -105,7 +105,7 @@ def test_the_commands_list_and_call_tools_of_a_file_and_the_built_in_ones(write:
     path = write(GOOD)
     told = {one["name"]: one for one in json.loads(printed(sonata("tools", "list", "--tools", path, "--json")))}
     assert list(told) == [
-        "calculate", "convert_units", "dates", "current_time", "search_memory", "keep_note", "add", "fetch"
+        "calculate", "convert_units", "current_time", "dates", "search_memory", "keep_note", "add", "fetch"
     ]  # fmt: skip
     assert (told["add"]["from"], told["dates"]["from"]) == ("mine.py", "built-in")
     assert told["fetch"]["needs"] == ["host:api.example.com", "file:~/notes"]
