@@ -29,6 +29,7 @@ from app.cli.tool_calls import NO_TOOLS, ToolOptions, call_all, call_line, calle
 from app.generation.answer_adapters import AnswerAdapters
 from app.lessons.rows import LessonRow, lesson_rows, open_rows, problem_of_text
 from app.lessons.service import Learned, LearningService
+from app.runtime import Runtime
 from py_core.backend_errors import ContextFullError
 from py_core.display import one_line, shown, why_not_json
 from py_core.learning.teaching.lessons import lesson_of
@@ -253,10 +254,17 @@ def ask(
     attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
     tool_code = tools.files(home)
 
-    async def ask_all(asker: Asker) -> list[SingleAnswer | str]:
+    async def ask_all(asker: Asker, runtime: Runtime | None = None) -> list[SingleAnswer | str]:
         if not tools.executes:
             return await _ask_all(asker, asked, attached)
-        async with tools.opened(tool_code, home) as asker.tools:
+        from app.memory.items import MemoryItems
+
+        async def memory() -> MemoryItems:
+            assert runtime is not None
+            return MemoryItems(runtime)
+
+        more = {"remembers": runtime is not None, "memory": memory, "attached": attached}
+        async with tools.opened(tool_code, home, **more) as asker.tools:
             return await _ask_all(asker, asked, attached)
 
     async def run() -> list[SingleAnswer | str]:
@@ -269,7 +277,7 @@ def ask(
             async with opened_runtime(home, loaded, options.model, adapters, trained) as runtime:
                 learning = None if LoopName.instant in left_out else runtime.learning
                 asker = Asker(loaded, learning, max_tokens, LoopName.reading not in left_out, adapters, sampling)
-                return await ask_all(asker)
+                return await ask_all(asker, runtime)
         finally:
             loaded.close()
 
@@ -311,8 +319,8 @@ def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
     if question:
         out.print(f"[bold]{escape(one_line(question))}[/bold]", soft_wrap=True)
     for call in answer.calls:
-        line = call_line(call["name"], call["arguments"])
-        out.print(f"[dim]{escape(line)} → {escape(one_line(call['result']))}[/dim]", soft_wrap=True)
+        line = f"{call_line(call['name'], call['arguments'])} → {one_line(call['result'])}"
+        notes.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
     say(answer.text)
     lesson, nearest = answer.lesson, answer.nearest if why else None
     told = []

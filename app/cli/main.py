@@ -195,7 +195,7 @@ def _opened(
     async def memory() -> MemoryItems:
         return MemoryItems(runtime)
 
-    opened = tools.opened(code, home, memory)
+    opened = tools.opened(code, home, memory=memory, redirects=False)
     use = runner.run(opened.__aenter__())
     try:
         yield use

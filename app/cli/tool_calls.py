@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +29,6 @@ from py_core.loading import Model
 
 if TYPE_CHECKING:
     from app.generation.tool_loop import ToolUse
-    from app.memory.items import MemoryItems
     from app.tools import Tool
     from app.tools.tool_file import ToolFile
     from py_core.tool_calls.definitions import ToolDefinition
@@ -109,16 +108,15 @@ class ToolOptions:
         return loaded
 
     @asynccontextmanager
-    async def opened(
-        self, files: Sequence[ToolFile], home: Path | None, memory: Callable[[], Awaitable[MemoryItems]] | None = None
-    ) -> AsyncIterator[ToolUse]:
-        """Offer the tools until the end of the block. home, memory: as in `opened_tools`. Raises ToolError, ValueError,
+    async def opened(self, files: Sequence[ToolFile], home: Path | None, **more: Any) -> AsyncIterator[ToolUse]:
+        """Offer the tools until the end of the block. home, more: as in `opened_tools`. Raises ToolError, ValueError,
         OSError."""
         from app.generation.tool_loop import ToolUse
         from py_core.tool_calls.definitions import choice_from
 
         built_in = any(str(path) == BUILT_IN for path in self.tools or ())
-        async with opened_tools(files, self.mcp, home, built_in=built_in, python=self.python, memory=memory) as offered:
+        opening = opened_tools(files, self.mcp, home, built_in=built_in, python=self.python, **more)
+        async with opening as offered:
             for problem in offered.problems:
                 console(stderr=True).print(problem, markup=False, soft_wrap=True)
             definitions = [tool.definition for tool in offered.tools.values()]

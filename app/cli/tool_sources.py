@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,13 +96,13 @@ def allow(files: Sequence[ToolFile], home: Path | None, yes: bool) -> None:
 async def opened_tools(
     files: Sequence[ToolFile], servers: Path | None, home: Path | None, *, built_in: bool, python: bool,
     remembers: bool = True, memory: Callable[[], Awaitable[MemoryItems]] | None = None,
-    attached: Sequence[tuple[Path, bytes]] = (), seconds: float = 60.0,
+    attached: Sequence[tuple[Path, bytes]] = (), seconds: float = 60.0, redirects: bool = True,
 ) -> AsyncIterator[OfferedTools]:  # fmt: skip
     """Offer tools until the end of the block. remembers: with those of the memory. memory: if it is open already;
     otherwise the first tool that needs it opens it. attached: files that `python` has in its folder. seconds: of a
     server's call. Raises ToolError if two have the same name, ValueError, OSError.
 
-    What the tools print goes to standard error meanwhile: standard output is the command's.
+    redirects: what is printed meanwhile goes to standard error, as standard output is the command's.
     """
     from app.tools.built_in import built_in_tools
     from app.tools.memory_tools import memory_tools
@@ -133,7 +133,7 @@ async def opened_tools(
             for server, tool in zip(opened.tools, opened.as_tools(seconds), strict=True):
                 offered.add([tool], server.server)
             offered.problems = tuple(opened.problems.values())
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr) if redirects else nullcontext():
             yield offered
 
 

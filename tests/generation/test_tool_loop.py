@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from app.generation.tool_loop import ToolLimits, ToolUse
 from app.protocol import AnswerEvent, Delta, Done, Reading, ToolCalled, ToolReturned
 from app.tools import Tool, ToolFailure
 from py_core.loading import Model
-from py_core.tool_calls.definitions import AUTO, ToolChoice, choice_from, tools_from
+from py_core.tool_calls.definitions import AUTO, choice_from, tools_from
 from tests.generation.test_shaped_answers import with_grammars
 
 Run = Callable[[Mapping[str, Any]], Awaitable[str]]
