@@ -28,6 +28,7 @@ def add(pair: Pair) -> int:
     return helper(pair)
 
 def helper(pair: Pair) -> int:
+    print("adding")
     return pair.one + pair.two
 
 @tool(hosts=["api.example.com"], files=["~/notes"])
@@ -114,7 +115,8 @@ def test_the_commands_list_and_call_tools_of_a_file_and_the_built_in_ones(write:
     assert "It may reach api.example.com over the" in shown
     assert "python" in shown
     call = ["tools", "call", "add", "-", "--tools", path, "--home", tmp_path / "home"]  # declares nothing
-    assert printed(sonata(*call, stdin='{"pair": {"one": 3, "two": 4}}')) == "7\n"
+    added = sonata(*call, stdin='{"pair": {"one": 3, "two": 4}}')
+    assert (printed(added), added.stderr) == ("7\n", "adding\n")
     failed = sonata(*call, stdin='{"pair": {"one": "3"}}')
     assert failed.returncode == 1
     assert failed.stdout == "The argument pair.one must be a whole number, and is '3'.\n"
