@@ -16,7 +16,7 @@ from py_core.backends.grammar_states import GrammarStates, Place
 from py_core.backends.passes import Passes
 from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
-from py_core.backends.sampling_state import ring_of, state_bytes
+from py_core.backends.sampling_state import WAITS, ring_of, state_bytes
 from py_core.backends.step_times import Pace, StepTimes, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
@@ -143,7 +143,7 @@ class Decoder:
         """Append up to `most` tokens that are the only way to go on. The last one is left to the model, which may
         choose one that goes on behind what is forced. They run with the next step."""
         ids = self._forced(sequence)[:-1][:most]
-        sequence.tokens.extend(ids)
+        _extend(sequence, ids)
         return ids
 
     def _forced(self, sequence: TokenSequence) -> list[int]:
@@ -159,7 +159,7 @@ class Decoder:
         forced, kind = self._forced(sequence)[:left], None
         if len(forced) >= most:  # the first ones need no logits
             ids = forced[: len(forced) - most + 1] if most > 1 else forced[:-1]
-            sequence.tokens.extend(ids)
+            _extend(sequence, ids)
             if ids:
                 return ids
         guess = forced[: left - 1]  # behind them one is sampled
@@ -190,10 +190,10 @@ class Decoder:
                     while keep_going() and not waiting and wants_more(len(in_flight), in_flight.seconds):
                         run = max(1.0, self._typical_run, done)
                         likely = round(3 * run - 2 if self._grammars.knows_all else run)
-                        if (count := min(likely, n - done) - in_flight.most) < 1:
+                        if (count := min(likely, n - done) - in_flight.likely) < 1:
                             break
-                        batch = await Decoder._submit(self, sequences, count, sampling, forward_first, in_flight)
-                        assert batch
+                        if not (batch := await self._submit(sequences, count, sampling, forward_first, in_flight)):
+                            break
                         in_flight.append(batch)
                         forward_first = True
                     if not in_flight:
@@ -209,7 +209,8 @@ class Decoder:
                     prepared = False
                     continue
                 found = [[] if row in waiting else ids for row, ids in enumerate(found)]
-                waiting |= {row for row, ids in enumerate(found) if len(ids) < batch.most}
+                waiting |= {row for row, ids in enumerate(found) if ids[-1:] == [WAITS]}
+                found = [ids[:-1] if row in waiting else ids[: n - done] for row, ids in enumerate(found)]
                 before, arrived = arrived, time.perf_counter()
                 if batch.steps and not waiting:  # a batch may end as soon as all rows wait
                     seconds = (arrived - max(before, batch.submitted)) / batch.steps
@@ -266,10 +267,8 @@ class Decoder:
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
         """Append sampled ids: keys and values of all but the last are stored."""
         self._recovery.losses = 0
-        sequence.tokens.extend(ids)
+        _extend(sequence, ids)
         sequence.stored = sequence.length - 1
-        if sequence.guesses is not None:
-            sequence.guesses.extend(ids)
 
     def _token_seconds(self, sequence: TokenSequence) -> float | None:
         """Return the seconds of a token without a pass that is waited for, if known."""
@@ -278,9 +277,8 @@ class Decoder:
     def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
         """Return a plan for guessing the next tokens, if it pays to run guesses with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
-        follows, is_ahead = sequence.constraint is not None, self.GUESSES_AHEAD and not sequence.constraint
-        match = 0 if guesses is None or is_ahead or guesses.match < LEAST_MATCH else guesses.match
-        step = self.awaited.seconds.get(1) if follows else self._token_seconds(sequence)
+        match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
+        step = self.awaited.seconds.get(1) if sequence.constraint else self._token_seconds(sequence)
         if not (match or draft) or step is None:
             return None
         unread = draft.unread(sequence.tokens) if draft else None
@@ -368,6 +366,13 @@ class Decoder:
                 self._device.write_history(one.slot, ring_of(one.tokens))
         self._pages.logits_of = None
         return sequences[0].stored < sequences[0].length
+
+
+def _extend(sequence: TokenSequence, ids: Sequence[int]) -> None:
+    """Add ids to a sequence. Its grammar takes them later."""
+    sequence.tokens.extend(ids)
+    if sequence.guesses is not None:
+        sequence.guesses.extend(ids, sequence.constraint.forced_behind(ids) if sequence.constraint else ())
 
 
 def _constrain(sequences: Sequence[TokenSequence], found: Sequence[list[int]]) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from array import array
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +28,8 @@ MOST_EXITS = 63
 """Exits of a state. Rarer ones wait for the host."""
 
 _HEADER = 2
-_WIDE = 192
-"""States with masks for which there is room. States with few tokens have exits alone."""
+_MASKS = 192
+"""Pairs of masks for which there is room, each with a state of most exits. Small states take almost no room."""
 
 Place = tuple["TokenGrammar", int]
 """A state of a grammar."""
@@ -36,11 +38,23 @@ Place = tuple["TokenGrammar", int]
 def grammar_bytes(vocab_size: int) -> int:
     """Return the size of the memory of all states.
 
-    The words of a state are the number of its exits, 1 if it has masks, the exits (a token, and the number of the next
-    state, 0 if the host has to tell it), a mask of the tokens that may come next, and a mask of those that lead back to
-    the state. If it has no masks, only the exits may come. Its number is the place of its first word plus one.
+    The words of a state are the number of its exits, the place of its masks plus one, and the exits: a token, and the
+    number of the next state, 0 if the host has to tell it. The masks are one of the tokens that may come next, and one
+    of those that lead back to the state. States share them. If the place is 0, only the exits may come. A state's
+    number is the place of its first word plus one.
     """
-    return 4 * _WIDE * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+    return 4 * _MASKS * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+
+
+@dataclass
+class _Described:
+    """A state whose exits do not name their states yet."""
+
+    words: list[int]
+    masks: bytes
+    """Empty if only the exits may come."""
+    there: list[Place]
+    """Where the exits lead."""
 
 
 class GrammarStates:
@@ -52,6 +66,8 @@ class GrammarStates:
         self._words = grammar_bytes(device.config.vocab_size) // 4
         self._used = 0
         self._numbers: dict[Place, int] = {}
+        self._masks: dict[bytes, int] = {}
+        """The place of each pair of masks, plus one."""
         self._lead: dict[Place, list[int]] = {}
         """Where exits have to name the state once it is there: words."""
         self._next = deque[Place]()
@@ -61,6 +77,7 @@ class GrammarStates:
         """Forget all states. Call it while no step is in flight."""
         self._used = 0
         self._numbers.clear()
+        self._masks.clear()
         self._lead.clear()
         self._next.clear()
 
@@ -110,43 +127,47 @@ class GrammarStates:
         )
         behind = along[len(chain)]
         ends = (grammar, behind) in self._numbers
-        last = None if ends else self._wide(grammar, behind)
-        size = (_HEADER + 2) * len(chain)
-        if self._used + size + (0 if last is None else len(last[0])) > self._words:
+        last = None if ends else self._described(grammar, behind)
+        begin, size = self._used, (_HEADER + 2) * len(chain)
+        masks = last.masks if last and last.masks not in self._masks else b""
+        if 4 * (begin + size + (len(last.words) if last else 0)) + len(masks) > 4 * self._words:
             return False
-        numbers = {(grammar, one): self._used + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
-        if last is not None:
-            numbers[grammar, behind] = self._used + size + 1
+        numbers = {(grammar, one): begin + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
+        if last:
+            numbers[grammar, behind] = begin + size + 1
         self._numbers |= numbers
         words = [
             number for token, after in zip(forced, along[1 : len(chain) + 1], strict=False)
             for number in (1, 0, token, self._numbers[grammar, after])
         ]  # fmt: skip
-        record = np.array(words, np.uint32)
-        if last is not None:
-            for at, there in enumerate(last[1]):
+        if last:
+            if masks:
+                self._masks[masks] = begin + size + len(last.words) + 1
+            last.words[1] = self._masks.get(last.masks, 0)
+            for at, there in enumerate(last.there):
                 number, exit_word = self._numbers.get(there, 0), _HEADER + 2 * at + 1
-                last[0][exit_word] = number
+                last.words[exit_word] = number
                 if not number:
-                    self._lead.setdefault(there, []).append(self._used + size + exit_word)
-                    if grammar.is_likely(int(last[0][exit_word - 1])):
+                    self._lead.setdefault(there, []).append(begin + size + exit_word)
+                    if grammar.is_likely(last.words[exit_word - 1]):
                         self._next.append(there)
-            record = np.concatenate((record, last[0]))
-        self._device.write_grammar_state(4 * self._used, record.tobytes())
-        self._used += len(record)
+            words += last.words
+        record = array("I", words).tobytes() + masks
+        self._device.write_grammar_state(4 * begin, record)
+        self._used += len(record) // 4
         for there, number in numbers.items():
             for exit_word in self._lead.pop(there, []):
                 self._device.write_grammar_state(4 * exit_word, number.to_bytes(4, "little"))
         return True
 
-    def _wide(self, grammar: TokenGrammar, state: int) -> tuple[np.ndarray, list[Place]]:
-        """Return the words of a state, and the states to which its exits lead, whose numbers are left out."""
+    def _described(self, grammar: TokenGrammar, state: int) -> _Described:
         mask, keeps, exits = grammar.moves(state, MOST_EXITS)
         forced = grammar.forced(state)
-        exits.sort(key=lambda move: move[0] not in forced)
+        if forced:
+            exits.sort(key=lambda move: move[0] not in forced)
         has_masks = keeps.any() or len(exits) < int(np.bitwise_count(mask).sum())
-        words = np.zeros(_HEADER + 2 * len(exits), np.uint32)
-        words[:_HEADER] = len(exits), has_masks
-        words[_HEADER::2] = [token for token, _ in exits]
-        there = [(grammar, after) for _, after in exits]
-        return (np.concatenate((words, mask, keeps)) if has_masks else words), there
+        words = [len(exits), 0]
+        for token, _ in exits:
+            words += token, 0
+        masks = mask.tobytes() + keeps.tobytes() if has_masks else b""
+        return _Described(words, masks, [(grammar, after) for _, after in exits])
