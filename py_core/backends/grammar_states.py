@@ -47,14 +47,12 @@ def grammar_bytes(vocab_size: int) -> int:
 
 
 @dataclass
-class _Described:
-    """A state whose exits do not name their states yet."""
+class _Exits:
+    """The words of a state up to its masks."""
 
+    begin: int
+    """The place of the first one."""
     words: list[int]
-    masks: bytes
-    """Empty if only the exits may come."""
-    there: list[Place]
-    """Where the exits lead."""
 
 
 class GrammarStates:
@@ -68,8 +66,12 @@ class GrammarStates:
         self._numbers: dict[Place, int] = {}
         self._masks: dict[bytes, int] = {}
         """The place of each pair of masks, plus one."""
-        self._lead: dict[Place, list[int]] = {}
-        """Where exits have to name the state once it is there: words."""
+        self._lead: dict[Place, list[tuple[_Exits, int]]] = {}
+        """Exits that have to name the state once it is there, each as the place among the words."""
+        self._new = bytearray()
+        """The words of states that are yet to be written, behind all others."""
+        self._changed: dict[int, _Exits] = {}
+        """Exits that are there, and name more states now."""
         self._next = deque[Place]()
         """States to which exits lead, those that may be reached first in front."""
 
@@ -79,6 +81,8 @@ class GrammarStates:
         self._numbers.clear()
         self._masks.clear()
         self._lead.clear()
+        self._new.clear()
+        self._changed.clear()
         self._next.clear()
 
     def keep_to(self, grammars: Collection[TokenGrammar]) -> None:
@@ -100,6 +104,7 @@ class GrammarStates:
             self.forget()  # there is not room for all
             for place in wanted:
                 self._bring(place)
+        self._write()
         return [self._numbers[place] if place else 0 for place in places]
 
     def look_ahead(self, count: int) -> None:
@@ -111,7 +116,17 @@ class GrammarStates:
             count -= 1
             with contextlib.suppress(GrammarError):  # it is told if an answer comes there
                 if not self._bring((grammar, state)):
-                    return
+                    break
+        self._write()
+
+    def _write(self) -> None:
+        """Write what was made. Exits name a state only once it is there."""
+        if self._new:
+            self._device.write_grammar_state(4 * self._used - len(self._new), bytes(self._new))
+        for exits in self._changed.values():
+            self._device.write_grammar_state(4 * exits.begin, array("I", exits.words).tobytes())
+        self._new.clear()
+        self._changed.clear()
 
     def _bring(self, place: Place) -> bool:
         """Bring a state to the device, and the states behind it as long as one token is forced. Returns False if there
@@ -126,48 +141,49 @@ class GrammarStates:
             itertools.takewhile(lambda one: (grammar, one) not in self._numbers, along[: max(0, len(forced) - 1)])
         )
         behind = along[len(chain)]
-        ends = (grammar, behind) in self._numbers
-        last = None if ends else self._described(grammar, behind)
-        begin, size = self._used, (_HEADER + 2) * len(chain)
-        masks = last.masks if last and last.masks not in self._masks else b""
-        if 4 * (begin + size + (len(last.words) if last else 0)) + len(masks) > 4 * self._words:
+        numbers = {(grammar, one): self._used + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
+        begin = self._used + (_HEADER + 2) * len(chain)
+        exits: list[tuple[int, int]] = []
+        masks = b""
+        if (grammar, behind) not in self._numbers:
+            numbers[grammar, behind] = begin + 1
+            exits, masks = self._moves(grammar, behind)
+        new_masks = masks if masks not in self._masks else b""
+        if 4 * (begin + (_HEADER + 2 * len(exits))) + len(new_masks) > 4 * self._words:
             return False
-        numbers = {(grammar, one): begin + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
-        if last:
-            numbers[grammar, behind] = begin + size + 1
         self._numbers |= numbers
         words = [
             number for token, after in zip(forced, along[1 : len(chain) + 1], strict=False)
             for number in (1, 0, token, self._numbers[grammar, after])
         ]  # fmt: skip
-        if last:
-            if masks:
-                self._masks[masks] = begin + size + len(last.words) + 1
-            last.words[1] = self._masks.get(last.masks, 0)
-            for at, there in enumerate(last.there):
-                number, exit_word = self._numbers.get(there, 0), _HEADER + 2 * at + 1
-                last.words[exit_word] = number
+        if (grammar, behind) in numbers:
+            wide = _Exits(begin, [len(exits), 0])
+            if new_masks:
+                self._masks[masks] = begin + _HEADER + 2 * len(exits) + 1
+            wide.words[1] = self._masks.get(masks, 0)
+            for token, after in exits:
+                there = (grammar, after)
+                number = self._numbers.get(there, 0)
+                wide.words += token, number
                 if not number:
-                    self._lead.setdefault(there, []).append(begin + size + exit_word)
-                    if grammar.is_likely(last.words[exit_word - 1]):
+                    self._lead.setdefault(there, []).append((wide, len(wide.words) - 1))
+                    if grammar.is_likely(token):
                         self._next.append(there)
-            words += last.words
-        record = array("I", words).tobytes() + masks
-        self._device.write_grammar_state(4 * begin, record)
-        self._used += len(record) // 4
+            words += wide.words
+        first = self._used - len(self._new) // 4
+        self._new += array("I", words).tobytes() + new_masks
+        self._used = first + len(self._new) // 4
         for there, number in numbers.items():
-            for exit_word in self._lead.pop(there, []):
-                self._device.write_grammar_state(4 * exit_word, number.to_bytes(4, "little"))
+            for lead, at in self._lead.pop(there, []):
+                lead.words[at] = number
+                self._changed[lead.begin] = lead
         return True
 
-    def _described(self, grammar: TokenGrammar, state: int) -> _Described:
+    def _moves(self, grammar: TokenGrammar, state: int) -> tuple[list[tuple[int, int]], bytes]:
+        """Return the exits of a state, each as a token and the state that it leads to, and its masks: none if only the
+        exits may come."""
         mask, keeps, exits = grammar.moves(state, MOST_EXITS)
-        forced = grammar.forced(state)
-        if forced:
+        if forced := grammar.forced(state):
             exits.sort(key=lambda move: move[0] not in forced)
         has_masks = keeps.any() or len(exits) < int(np.bitwise_count(mask).sum())
-        words = [len(exits), 0]
-        for token, _ in exits:
-            words += token, 0
-        masks = mask.tobytes() + keeps.tobytes() if has_masks else b""
-        return _Described(words, masks, [(grammar, after) for _, after in exits])
+        return exits, mask.tobytes() + keeps.tobytes() if has_masks else b""
