@@ -186,15 +186,11 @@ class Decoder:
                 try:
                     if not prepared:
                         forward_first, prepared = await self._prepare(sequences, sampling), True
-                    # Steps in flight are lost if a row waits: not many more than have been good so far.
-                    while keep_going() and not waiting and wants_more(len(in_flight), in_flight.seconds):
+                    if keep_going() and not waiting:
+                        # Steps in flight are lost if a row waits: not many more than have been good so far.
                         run = max(1.0, self._typical_run, done)
                         likely = round(3 * run - 2 if self._grammars.knows_all else run)
-                        if (count := min(likely, n - done) - in_flight.likely) < 1:
-                            break
-                        if not (batch := await self._submit(sequences, count, sampling, forward_first, in_flight)):
-                            break
-                        in_flight.append(batch)
+                        await self._fill(sequences, min(likely, n - done), sampling, forward_first, in_flight)
                         forward_first = True
                     if not in_flight:
                         return
@@ -237,7 +233,8 @@ class Decoder:
     ) -> None:  # fmt: skip
         """Submit batches until there are enough, or until the first is over.
 
-        If the ends of submissions that were made together are heard together, there is a pause between them.
+        If the ends of submissions that were made together are heard together, there is a pause between them, in which
+        states of grammars are brought to the device.
         """
         while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
             batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
@@ -245,7 +242,9 @@ class Decoder:
                 return
             in_flight.append(batch)
             forward_first = True
-            pause = _APART * batch.seconds
+            if any(one.constraint for one in sequences):
+                self._grammars.look_ahead(_LOOKED_AHEAD)
+            pause = _APART * batch.seconds - (time.perf_counter() - batch.submitted)
             if self._device.hears_together and pause > _LEAST_PAUSE:
                 over, _ = await asyncio.wait([in_flight[0].future], timeout=pause)
                 if over:
