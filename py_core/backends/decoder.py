@@ -17,7 +17,7 @@ from py_core.backends.passes import Passes
 from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import WAITS, ring_of, state_bytes
-from py_core.backends.step_times import Pace, StepTimes, wants_more
+from py_core.backends.step_times import StepTimes, Stopwatch, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
@@ -89,9 +89,8 @@ class Decoder:
                 continue
             try:
                 if not prepared:
-                    forward_first = await self._prepare(sequences, sampling)
-                    began = arrived = time.perf_counter()
-                    steps_run, prepared, pace = 0, True, Pace(self.times, rows)
+                    forward_first, prepared = await self._prepare(sequences, sampling), True
+                    watch = Stopwatch()
                 if more and not plan:  # else the steps in flight are awaited first
                     await self._fill(sequences, n - done, sampling, forward_first, in_flight)
                     forward_first = True
@@ -103,15 +102,7 @@ class Decoder:
                 self._recovery.note(error)
                 prepared = False
                 continue
-            now = time.perf_counter()
-            if not pace.is_of(batch.times, batch.rows):
-                pace = Pace(batch.times, batch.rows)
-            steps_run += batch.steps
-            taken, arrived = now - max(arrived, batch.submitted), now
-            # A batch that only sampled present logits took almost no time, which says nothing about a step.
-            if batch.steps:
-                batch.times.note(batch.rows, taken / batch.steps, (now - began) / steps_run)
-            pace.note(now, batch.steps)
+            taken = watch.note(batch.times, batch.rows, batch.steps, batch.submitted)
             # Guesses may have given more tokens than were asked for.
             found = [ids[: n - done] for ids in found]
             done += len(found[0])
@@ -180,7 +171,7 @@ class Decoder:
         """Decode until a row waits for the host to go on with its grammar."""
         in_flight, waiting = InFlight(), set[int]()
         done, prepared = 0, False
-        begin = arrived = time.perf_counter()
+        begin, watch = time.perf_counter(), Stopwatch()
         try:
             while True:
                 try:
@@ -207,10 +198,8 @@ class Decoder:
                 found = [[] if row in waiting else ids for row, ids in enumerate(found)]
                 waiting |= {row for row, ids in enumerate(found) if ids[-1:] == [WAITS]}
                 found = [ids[:-1] if row in waiting else ids[: n - done] for row, ids in enumerate(found)]
-                before, arrived = arrived, time.perf_counter()
-                if batch.steps and not waiting:  # a batch may end as soon as all rows wait
-                    seconds = (arrived - max(before, batch.submitted)) / batch.steps
-                    batch.times.note(batch.rows, seconds, seconds)
+                if not waiting:  # a batch may end as soon as all rows wait
+                    watch.note(batch.times, batch.rows, batch.steps, batch.submitted)
                 for sequence, ids in zip(sequences, found, strict=True):
                     if ids:
                         self._append(sequence, ids)
@@ -223,9 +212,9 @@ class Decoder:
             else:
                 self._typical_run = max(self._typical_run, done)
             if done and len(sequences) == 1:
-                seconds = (arrived - begin) / done
-                self.awaited.note(1, seconds, seconds)
-                self.lookahead.note_plain(done, arrived - begin)
+                taken = time.perf_counter() - begin
+                self.awaited.note(1, taken / done, taken / done)
+                self.lookahead.note_plain(done, taken)
 
     async def _fill(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
