@@ -27,7 +27,7 @@ struct Text {
 const AHEAD = 8u;  // places that an invocation reads together: a single workgroup must keep the memory busy
 
 const WAITS = 0xffffffffu;
-const NONE = 0xffffffffu;  // in place of a guess: no token is equal to it
+const NONE = 0xffffffffu;  // instead of a guess: no token is equal to it
 
 var<workgroup> found: array<u32, WORKGROUP>;
 var<workgroup> guesses: array<u32, ROWS>;

@@ -154,7 +154,7 @@ def show_together(result: dict[str, Any]) -> None:
 
 
 def show_schemas(result: dict[str, Any]) -> None:
-    """The speeds of each kind of answer, beside those of free text of the same task and round: with the same setting, and
+    """The speeds of each kind of answer, beside free text of the same task and round: with the same setting, and
     without guesses."""
     if "error" in result:
         raise SystemExit(result["error"])
