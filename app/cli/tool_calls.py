@@ -115,7 +115,7 @@ class ToolOptions:
         from py_core.tool_calls.definitions import choice_from
 
         built_in = any(str(path) == BUILT_IN for path in self.tools or ())
-        opening = opened_tools(files, self.mcp, home, built_in=built_in, python=self.python, **more)
+        opening = opened_tools(files, self.mcp, home, built_in=built_in, python=self.python, writes=self.yes, **more)
         async with opening as offered:
             for problem in offered.problems:
                 console(stderr=True).print(problem, markup=False, soft_wrap=True)

@@ -42,7 +42,7 @@ PythonToolOption = Annotated[
     ),
 ]  # fmt: skip
 YesOption = Annotated[
-    bool, typer.Option("--yes", help="Allow what the files of --tools declare, without a question.")
+    bool, typer.Option("--yes", help="Allow what the files of --tools declare, without a question, and keep_note.")
 ]  # fmt: skip
 
 
@@ -95,12 +95,12 @@ def allow(files: Sequence[ToolFile], home: Path | None, yes: bool) -> None:
 @asynccontextmanager
 async def opened_tools(
     files: Sequence[ToolFile], servers: Path | None, home: Path | None, *, built_in: bool, python: bool,
-    remembers: bool = True, memory: Callable[[], Awaitable[MemoryItems]] | None = None,
+    remembers: bool = True, writes: bool = True, memory: Callable[[], Awaitable[MemoryItems]] | None = None,
     attached: Sequence[tuple[Path, bytes]] = (), seconds: float = 60.0, redirects: bool = True,
 ) -> AsyncIterator[OfferedTools]:  # fmt: skip
-    """Offer tools until the end of the block. remembers: with those of the memory. memory: if it is open already;
-    otherwise the first tool that needs it opens it. attached: files that `python` has in its folder. seconds: of a
-    server's call. Raises ToolError if two have the same name, ValueError, OSError.
+    """Offer tools until the end of the block. remembers: with those of the memory. writes: also with those that add to
+    it. memory: if it is open already; otherwise the first tool that needs it opens it. attached: files that `python`
+    has in its folder. seconds: of a server's call. Raises ToolError if two have the same name, ValueError, OSError.
 
     redirects: what is printed meanwhile goes to standard error, as standard output is the command's.
     """
@@ -112,7 +112,8 @@ async def opened_tools(
         if built_in:
             offered.add(built_in_tools(), BUILT_IN)
             if remembers:
-                offered.add(memory_tools(memory or _LateMemory(home, stack).items), BUILT_IN)
+                found = memory_tools(memory or _LateMemory(home, stack).items)
+                offered.add([tool for tool in found if writes or "memory-write" not in tool.needs], BUILT_IN)
         if python:
             from app.interpreter.child import PythonChild
             from app.tools.python_tool import python_tool

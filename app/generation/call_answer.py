@@ -39,7 +39,7 @@ class CallAnswer:
 
 def form_of_model(model: Model) -> CallForm:
     """Return the form in which a model writes calls."""
-    return form_of(model.template.source, model.tokenizer.special_tokens, model.config.name)
+    return form_of(model.template.source, model.tokenizer.special_tokens, model.config.own_name)
 
 
 class CallStream:

@@ -14,7 +14,7 @@ from py_core.tokenizers.base import THINKING_TAGS, Tokenizer
 if TYPE_CHECKING:
     from py_core.grammar.kernel import GrammarKernel, KernelHost
 
-_MOST_KEPT = 8
+_MOST_KEPT = 16
 """Grammars that the kernel keeps, besides those that answers follow now."""
 
 _MOST_STATES = 100_000
@@ -123,7 +123,7 @@ def shape_of(
     return _shape_of(schema, grammar, regex, None if choice is None else tuple(choice), after)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=_MOST_KEPT + 1)  # answers without a shape are one of them
 def _shape_of(
     schema: str | None, grammar: str | None, regex: str | None, choice: tuple[str, ...] | None, after: str | None
 ) -> Grammar | None:

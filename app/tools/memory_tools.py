@@ -29,10 +29,7 @@ def memory_tools(opened: Callable[[], Awaitable[MemoryItems]]) -> tuple[Tool, ..
 
     @tool(needs=["memory"])
     async def search_memory(query: str) -> str:
-        """Search what the user taught, the earlier conversations and the files.
-
-        query: what to look for, in a few words
-        """
+        """Search what the user taught, the earlier conversations and the files, by a few words."""
         try:
             found = await (await opened()).search(query, limit=FOUND)
         except UserError as error:
@@ -44,10 +41,7 @@ def memory_tools(opened: Callable[[], Awaitable[MemoryItems]]) -> tuple[Tool, ..
 
     @tool(needs=["memory-write"])
     async def keep_note(note: str) -> str:
-        """Keep a note in the user's memory. Only if the user wants something noted or remembered.
-
-        note: the sentence to keep, in the user's words
-        """
+        """Keep a sentence in the user's memory. Only if the user wants something noted or remembered."""
         if len(note) > LONGEST_NOTE:
             raise ToolFailure(f"A note may have {LONGEST_NOTE} characters, and this one has {len(note):,}.")
         told = lesson_of(_USERS.sub("my", note))
@@ -69,10 +63,7 @@ def file_tools(files: FileService, conversation: str) -> tuple[Tool, ...]:
 
     @tool
     async def search_files(query: str) -> str:
-        """Find passages in the files that are attached to this conversation.
-
-        query: what to look for, in a few words
-        """
+        """Find passages in the files that are attached to this conversation, by a few words."""
         try:
             material = await files.material(conversation, query, "", len, ROOM)
         except UserError as error:

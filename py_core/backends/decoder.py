@@ -16,8 +16,8 @@ from py_core.backends.grammar_states import GrammarStates, Place
 from py_core.backends.passes import Passes
 from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
-from py_core.backends.sampling_state import ring_of, state_bytes
-from py_core.backends.step_times import Pace, StepTimes, wants_more
+from py_core.backends.sampling_state import WAITS, ring_of, state_bytes
+from py_core.backends.step_times import StepTimes, Stopwatch, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
 from py_core.sampling import SamplingParams
@@ -89,9 +89,8 @@ class Decoder:
                 continue
             try:
                 if not prepared:
-                    forward_first = await self._prepare(sequences, sampling)
-                    began = arrived = time.perf_counter()
-                    steps_run, prepared, pace = 0, True, Pace(self.times, rows)
+                    forward_first, prepared = await self._prepare(sequences, sampling), True
+                    watch = Stopwatch()
                 if more and not plan:  # else the steps in flight are awaited first
                     await self._fill(sequences, n - done, sampling, forward_first, in_flight)
                     forward_first = True
@@ -103,15 +102,7 @@ class Decoder:
                 self._recovery.note(error)
                 prepared = False
                 continue
-            now = time.perf_counter()
-            if not pace.is_of(batch.times, batch.rows):
-                pace = Pace(batch.times, batch.rows)
-            steps_run += batch.steps
-            taken, arrived = now - max(arrived, batch.submitted), now
-            # A batch that only sampled present logits took almost no time, which says nothing about a step.
-            if batch.steps:
-                batch.times.note(batch.rows, taken / batch.steps, (now - began) / steps_run)
-            pace.note(now, batch.steps)
+            taken = watch.note(batch.times, batch.rows, batch.steps, batch.submitted)
             # Guesses may have given more tokens than were asked for.
             found = [ids[: n - done] for ids in found]
             done += len(found[0])
@@ -143,7 +134,7 @@ class Decoder:
         """Append up to `most` tokens that are the only way to go on. The last one is left to the model, which may
         choose one that goes on behind what is forced. They run with the next step."""
         ids = self._forced(sequence)[:-1][:most]
-        sequence.tokens.extend(ids)
+        _extend(sequence, ids)
         return ids
 
     def _forced(self, sequence: TokenSequence) -> list[int]:
@@ -159,7 +150,7 @@ class Decoder:
         forced, kind = self._forced(sequence)[:left], None
         if len(forced) >= most:  # the first ones need no logits
             ids = forced[: len(forced) - most + 1] if most > 1 else forced[:-1]
-            sequence.tokens.extend(ids)
+            _extend(sequence, ids)
             if ids:
                 return ids
         guess = forced[: left - 1]  # behind them one is sampled
@@ -180,21 +171,17 @@ class Decoder:
         """Decode until a row waits for the host to go on with its grammar."""
         in_flight, waiting = InFlight(), set[int]()
         done, prepared = 0, False
-        begin = arrived = time.perf_counter()
+        begin, watch = time.perf_counter(), Stopwatch()
         try:
             while True:
                 try:
                     if not prepared:
                         forward_first, prepared = await self._prepare(sequences, sampling), True
-                    # Steps in flight are lost if a row waits: not many more than have been good so far.
-                    while keep_going() and not waiting and wants_more(len(in_flight), in_flight.seconds):
+                    if keep_going() and not waiting:
+                        # Steps in flight are lost if a row waits: not many more than have been good so far.
                         run = max(1.0, self._typical_run, done)
                         likely = round(3 * run - 2 if self._grammars.knows_all else run)
-                        if (count := min(likely, n - done) - in_flight.most) < 1:
-                            break
-                        batch = await Decoder._submit(self, sequences, count, sampling, forward_first, in_flight)
-                        assert batch
-                        in_flight.append(batch)
+                        await self._fill(sequences, min(likely, n - done), sampling, forward_first, in_flight)
                         forward_first = True
                     if not in_flight:
                         return
@@ -209,11 +196,10 @@ class Decoder:
                     prepared = False
                     continue
                 found = [[] if row in waiting else ids for row, ids in enumerate(found)]
-                waiting |= {row for row, ids in enumerate(found) if len(ids) < batch.most}
-                before, arrived = arrived, time.perf_counter()
-                if batch.steps and not waiting:  # a batch may end as soon as all rows wait
-                    seconds = (arrived - max(before, batch.submitted)) / batch.steps
-                    batch.times.note(batch.rows, seconds, seconds)
+                waiting |= {row for row, ids in enumerate(found) if ids[-1:] == [WAITS]}
+                found = [ids[:-1] if row in waiting else ids[: n - done] for row, ids in enumerate(found)]
+                if not waiting:  # a batch may end as soon as all rows wait
+                    watch.note(batch.times, batch.rows, batch.steps, batch.submitted)
                 for sequence, ids in zip(sequences, found, strict=True):
                     if ids:
                         self._append(sequence, ids)
@@ -226,9 +212,9 @@ class Decoder:
             else:
                 self._typical_run = max(self._typical_run, done)
             if done and len(sequences) == 1:
-                seconds = (arrived - begin) / done
-                self.awaited.note(1, seconds, seconds)
-                self.lookahead.note_plain(done, arrived - begin)
+                taken = time.perf_counter() - begin
+                self.awaited.note(1, taken / done, taken / done)
+                self.lookahead.note_plain(done, taken)
 
     async def _fill(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
@@ -236,7 +222,8 @@ class Decoder:
     ) -> None:  # fmt: skip
         """Submit batches until there are enough, or until the first is over.
 
-        If the ends of submissions that were made together are heard together, there is a pause between them.
+        If the ends of submissions that were made together are heard together, there is a pause between them, in which
+        states of grammars are brought to the device.
         """
         while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
             batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
@@ -244,7 +231,9 @@ class Decoder:
                 return
             in_flight.append(batch)
             forward_first = True
-            pause = _APART * batch.seconds
+            if any(one.constraint for one in sequences):
+                self._grammars.look_ahead(_LOOKED_AHEAD)
+            pause = _APART * batch.seconds - (time.perf_counter() - batch.submitted)
             if self._device.hears_together and pause > _LEAST_PAUSE:
                 over, _ = await asyncio.wait([in_flight[0].future], timeout=pause)
                 if over:
@@ -266,10 +255,8 @@ class Decoder:
     def _append(self, sequence: TokenSequence, ids: list[int]) -> None:
         """Append sampled ids: keys and values of all but the last are stored."""
         self._recovery.losses = 0
-        sequence.tokens.extend(ids)
+        _extend(sequence, ids)
         sequence.stored = sequence.length - 1
-        if sequence.guesses is not None:
-            sequence.guesses.extend(ids)
 
     def _token_seconds(self, sequence: TokenSequence) -> float | None:
         """Return the seconds of a token without a pass that is waited for, if known."""
@@ -278,9 +265,8 @@ class Decoder:
     def _plan(self, sequence: TokenSequence, left: int) -> GuessPlan | None:
         """Return a plan for guessing the next tokens, if it pays to run guesses with the last token."""
         guesses, draft = sequence.guesses, sequence.draft
-        follows, is_ahead = sequence.constraint is not None, self.GUESSES_AHEAD and not sequence.constraint
-        match = 0 if guesses is None or is_ahead or guesses.match < LEAST_MATCH else guesses.match
-        step = self.awaited.seconds.get(1) if follows else self._token_seconds(sequence)
+        match = 0 if guesses is None or self.GUESSES_AHEAD or guesses.match < LEAST_MATCH else guesses.match
+        step = self.awaited.seconds.get(1) if sequence.constraint else self._token_seconds(sequence)
         if not (match or draft) or step is None:
             return None
         unread = draft.unread(sequence.tokens) if draft else None
@@ -368,6 +354,13 @@ class Decoder:
                 self._device.write_history(one.slot, ring_of(one.tokens))
         self._pages.logits_of = None
         return sequences[0].stored < sequences[0].length
+
+
+def _extend(sequence: TokenSequence, ids: Sequence[int]) -> None:
+    """Add ids to a sequence. Its grammar takes them later."""
+    sequence.tokens.extend(ids)
+    if sequence.guesses is not None:
+        sequence.guesses.extend(ids, sequence.constraint.forced_behind(ids) if sequence.constraint else ())
 
 
 def _constrain(sequences: Sequence[TokenSequence], found: Sequence[list[int]]) -> int:

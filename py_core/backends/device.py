@@ -91,7 +91,8 @@ class Device(Protocol):
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
         """Queue `count` steps of the state's rows. The steps of a row sample the tokens of its slot from its position
-        on: `places` has (slot, position) of each row, `sampling` its rules. The future gives each row's ids.
+        on: `places` has (slot, position) of each row, `sampling` its rules. The future gives each row's ids, and then
+        WAITS (sampling_state.py) if it has begun to wait for the host to go on with its grammar.
 
         The first step of a single row samples the present logits. With `forward_first` it runs the row before that, as
         steps of several rows always do.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from array import array
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +28,8 @@ MOST_EXITS = 63
 """Exits of a state. Rarer ones wait for the host."""
 
 _HEADER = 2
-_WIDE = 192
-"""States with masks for which there is room. States with few tokens have exits alone."""
+_MASKS = 192
+"""Pairs of masks for which there is room, each with a state of most exits. Small states take almost no room."""
 
 Place = tuple["TokenGrammar", int]
 """A state of a grammar."""
@@ -36,11 +38,21 @@ Place = tuple["TokenGrammar", int]
 def grammar_bytes(vocab_size: int) -> int:
     """Return the size of the memory of all states.
 
-    The words of a state are the number of its exits, 1 if it has masks, the exits (a token, and the number of the next
-    state, 0 if the host has to tell it), a mask of the tokens that may come next, and a mask of those that lead back to
-    the state. If it has no masks, only the exits may come. Its number is the place of its first word plus one.
+    The words of a state are the number of its exits, the place of its masks plus one, and the exits: a token, and the
+    number of the next state, 0 if the host has to tell it. The masks are one of the tokens that may come next, and one
+    of those that lead back to the state. States share them. If the place is 0, only the exits may come. A state's
+    number is the place of its first word plus one.
     """
-    return 4 * _WIDE * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+    return 4 * _MASKS * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+
+
+@dataclass
+class _Exits:
+    """The words of a state up to its masks."""
+
+    begin: int
+    """The place of the first one."""
+    words: list[int]
 
 
 class GrammarStates:
@@ -52,8 +64,14 @@ class GrammarStates:
         self._words = grammar_bytes(device.config.vocab_size) // 4
         self._used = 0
         self._numbers: dict[Place, int] = {}
-        self._lead: dict[Place, list[int]] = {}
-        """Where exits have to name the state once it is there: words."""
+        self._masks: dict[bytes, int] = {}
+        """The place of each pair of masks, plus one."""
+        self._lead: dict[Place, list[tuple[_Exits, int]]] = {}
+        """Exits that have to name the state once it is there, each as the place among the words."""
+        self._new = bytearray()
+        """The words of states that are yet to be written, behind all others."""
+        self._changed: dict[int, _Exits] = {}
+        """Exits that are there, and name more states now."""
         self._next = deque[Place]()
         """States to which exits lead, those that may be reached first in front."""
 
@@ -61,7 +79,10 @@ class GrammarStates:
         """Forget all states. Call it while no step is in flight."""
         self._used = 0
         self._numbers.clear()
+        self._masks.clear()
         self._lead.clear()
+        self._new.clear()
+        self._changed.clear()
         self._next.clear()
 
     def keep_to(self, grammars: Collection[TokenGrammar]) -> None:
@@ -83,6 +104,7 @@ class GrammarStates:
             self.forget()  # there is not room for all
             for place in wanted:
                 self._bring(place)
+        self._write()
         return [self._numbers[place] if place else 0 for place in places]
 
     def look_ahead(self, count: int) -> None:
@@ -94,7 +116,17 @@ class GrammarStates:
             count -= 1
             with contextlib.suppress(GrammarError):  # it is told if an answer comes there
                 if not self._bring((grammar, state)):
-                    return
+                    break
+        self._write()
+
+    def _write(self) -> None:
+        """Write what was made. Exits name a state only once it is there."""
+        if self._new:
+            self._device.write_grammar_state(4 * self._used - len(self._new), bytes(self._new))
+        for exits in self._changed.values():
+            self._device.write_grammar_state(4 * exits.begin, array("I", exits.words).tobytes())
+        self._new.clear()
+        self._changed.clear()
 
     def _bring(self, place: Place) -> bool:
         """Bring a state to the device, and the states behind it as long as one token is forced. Returns False if there
@@ -109,44 +141,49 @@ class GrammarStates:
             itertools.takewhile(lambda one: (grammar, one) not in self._numbers, along[: max(0, len(forced) - 1)])
         )
         behind = along[len(chain)]
-        ends = (grammar, behind) in self._numbers
-        last = None if ends else self._wide(grammar, behind)
-        size = (_HEADER + 2) * len(chain)
-        if self._used + size + (0 if last is None else len(last[0])) > self._words:
-            return False
         numbers = {(grammar, one): self._used + (_HEADER + 2) * at + 1 for at, one in enumerate(chain)}
-        if last is not None:
-            numbers[grammar, behind] = self._used + size + 1
+        begin = self._used + (_HEADER + 2) * len(chain)
+        exits: list[tuple[int, int]] = []
+        masks = b""
+        if (grammar, behind) not in self._numbers:
+            numbers[grammar, behind] = begin + 1
+            exits, masks = self._moves(grammar, behind)
+        new_masks = masks if masks not in self._masks else b""
+        if 4 * (begin + (_HEADER + 2 * len(exits))) + len(new_masks) > 4 * self._words:
+            return False
         self._numbers |= numbers
         words = [
             number for token, after in zip(forced, along[1 : len(chain) + 1], strict=False)
             for number in (1, 0, token, self._numbers[grammar, after])
         ]  # fmt: skip
-        record = np.array(words, np.uint32)
-        if last is not None:
-            for at, there in enumerate(last[1]):
-                number, exit_word = self._numbers.get(there, 0), _HEADER + 2 * at + 1
-                last[0][exit_word] = number
+        if (grammar, behind) in numbers:
+            wide = _Exits(begin, [len(exits), 0])
+            if new_masks:
+                self._masks[masks] = begin + _HEADER + 2 * len(exits) + 1
+            wide.words[1] = self._masks.get(masks, 0)
+            for token, after in exits:
+                there = (grammar, after)
+                number = self._numbers.get(there, 0)
+                wide.words += token, number
                 if not number:
-                    self._lead.setdefault(there, []).append(self._used + size + exit_word)
-                    if grammar.is_likely(int(last[0][exit_word - 1])):
+                    self._lead.setdefault(there, []).append((wide, len(wide.words) - 1))
+                    if grammar.is_likely(token):
                         self._next.append(there)
-            record = np.concatenate((record, last[0]))
-        self._device.write_grammar_state(4 * self._used, record.tobytes())
-        self._used += len(record)
+            words += wide.words
+        first = self._used - len(self._new) // 4
+        self._new += array("I", words).tobytes() + new_masks
+        self._used = first + len(self._new) // 4
         for there, number in numbers.items():
-            for exit_word in self._lead.pop(there, []):
-                self._device.write_grammar_state(4 * exit_word, number.to_bytes(4, "little"))
+            for lead, at in self._lead.pop(there, []):
+                lead.words[at] = number
+                self._changed[lead.begin] = lead
         return True
 
-    def _wide(self, grammar: TokenGrammar, state: int) -> tuple[np.ndarray, list[Place]]:
-        """Return the words of a state, and the states to which its exits lead, whose numbers are left out."""
+    def _moves(self, grammar: TokenGrammar, state: int) -> tuple[list[tuple[int, int]], bytes]:
+        """Return the exits of a state, each as a token and the state that it leads to, and its masks: none if only the
+        exits may come."""
         mask, keeps, exits = grammar.moves(state, MOST_EXITS)
-        forced = grammar.forced(state)
-        exits.sort(key=lambda move: move[0] not in forced)
+        if forced := grammar.forced(state):
+            exits.sort(key=lambda move: move[0] not in forced)
         has_masks = keeps.any() or len(exits) < int(np.bitwise_count(mask).sum())
-        words = np.zeros(_HEADER + 2 * len(exits), np.uint32)
-        words[:_HEADER] = len(exits), has_masks
-        words[_HEADER::2] = [token for token, _ in exits]
-        there = [(grammar, after) for _, after in exits]
-        return (np.concatenate((words, mask, keeps)) if has_masks else words), there
+        return exits, mask.tobytes() + keeps.tobytes() if has_masks else b""

@@ -84,12 +84,12 @@ def rings_span(places: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def sampled_in(rings: bytes, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
-    """Return `count` tokens from each (slot, position) on, from the rings of the range of `rings_span`; fewer of a row
-    that has begun to wait."""
+    """Return `count` tokens from each (slot, position) on, from the rings of the range of `rings_span`. If a row has
+    begun to wait, its tokens end with WAITS."""
     table = np.frombuffer(rings, np.uint32).reshape(-1, RING)
     first = min(slot for slot, _ in places)
     found = [table[slot - first, np.arange(position, position + count) % RING].tolist() for slot, position in places]
-    return [ids[: ids.index(WAITS)] if WAITS in ids else ids for ids in found]
+    return [ids[: ids.index(WAITS) + 1] if WAITS in ids else ids for ids in found]
 
 
 def ring_of(tokens: Sequence[int]) -> np.ndarray:

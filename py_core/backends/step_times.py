@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from py_core.backends.checks import MAX_LOGIT_ROWS
 
 QUEUED_SECONDS = 0.02
@@ -95,6 +97,28 @@ def wants_more(batches: int, seconds: float) -> bool:
     seconds: the time that the batches in it take.
     """
     return batches < 2 or (batches < MOST_BATCHES and seconds < QUEUED_SECONDS)
+
+
+class Stopwatch:
+    """Notes how long the batches of one call take. It starts when it is made."""
+
+    def __init__(self) -> None:
+        self._began = self._arrived = time.perf_counter()
+        self._steps = 0
+        self._pace: Pace | None = None
+
+    def note(self, times: StepTimes, rows: int, steps: int, submitted: float) -> float:
+        """Note that a batch of `steps` steps has ended. submitted: when it was. Returns the seconds that it took."""
+        now = time.perf_counter()
+        if self._pace is None or not self._pace.is_of(times, rows):
+            self._pace = Pace(times, rows)
+        self._steps += steps
+        taken, self._arrived = now - max(self._arrived, submitted), now
+        # A batch that only sampled present logits took almost no time, which says nothing about a step.
+        if steps:
+            times.note(rows, taken / steps, (now - self._began) / self._steps)
+        self._pace.note(now, steps)
+        return taken
 
 
 class Pace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ class TokenGrammar:
         """The state before the first token."""
         self._tokens: dict[bytes, list[int]] = {}
         """The tokens of texts that were the only way to go on."""
+        self._forced: dict[int, list[int]] = {}
+        """The same by state."""
 
     def mask(self, state: int) -> np.ndarray:
         """Return the tokens that may come next in a state, the end tokens among them if the text may end: uint32
@@ -48,12 +51,14 @@ class TokenGrammar:
     def forced(self, state: int) -> list[int]:
         """Return tokens that are the only way to go on from a state. The last one is up to the model, which may choose
         one that goes on behind what is forced."""
-        text = self._grammar.forced(state)
-        if text not in self._tokens:
-            tokens = self._encode(text.decode("utf-8", "ignore")) if len(text) > 1 else []
-            # A special token, the rest of a character, or a space that the tokenizer adds ends what is forced.
-            self._tokens[text] = tokens[: len(self.along(state, tokens)) - 1]
-        return self._tokens[text]
+        if state not in self._forced:
+            text = self._grammar.forced(state)
+            if text not in self._tokens:
+                tokens = self._encode(text.decode("utf-8", "ignore")) if len(text) > 1 else []
+                # A special token, the rest of a character, or a space that the tokenizer adds ends what is forced.
+                self._tokens[text] = tokens[: len(self.along(state, tokens)) - 1]
+            self._forced[state] = self._tokens[text]
+        return self._forced[state]
 
     def along(self, state: int, tokens: Sequence[int]) -> list[int]:
         """Return the state before each of these tokens, as far as they may follow one another behind a state, and the
@@ -111,6 +116,13 @@ class Constraint:
     def forced(self) -> list[int]:
         """Return tokens that are the only way to go on, as `TokenGrammar.forced`."""
         return [] if self._has_ended or self._error else self.grammar.forced(self.state)
+
+    def forced_behind(self, tokens: Sequence[int]) -> list[list[int]]:
+        """Return the tokens that alone may come behind each of the text's next tokens, which it has not noted yet."""
+        forced: list[list[int]] = []
+        with contextlib.suppress(GrammarError):  # `extend` tells
+            forced = [self.grammar.forced(state)[:-1] for state in self.grammar.along(self.state, tokens)[1:]]
+        return forced + [[]] * (len(tokens) - len(forced))
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Note the text's next tokens. Raises ValueError if the grammar does not allow one. If the grammar is too large

@@ -48,6 +48,7 @@ class ModelConfig:
     `local_layers` are the layers with a window if the file says it, with `local_kv_heads` heads of `local_head_dim`
     values. `intermediate_sizes` are those of each layer if they differ. The last `shared_kv_layers` have no keys and
     values of their own. `per_layer_width`: the values of a token's additional embedding for each layer, or 0.
+    `own_name`: the name that the file gives, "" for none; `name` may be changed to that of a kept model.
     """
 
     architecture: str
@@ -85,6 +86,7 @@ class ModelConfig:
     intermediate_sizes: tuple[int, ...] = ()
     shared_kv_layers: int = 0
     per_layer_width: int = 0
+    own_name: str = ""
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -317,6 +319,7 @@ def config_from_gguf(
     return ModelConfig(
         architecture=settings.architecture,
         name=name_of(header.metadata) or settings.architecture,
+        own_name=name_of(header.metadata),
         vocab_size=_vocab_size(header),
         hidden_size=hidden_size,
         intermediate_size=max(gemma4["intermediate_sizes"]) if gemma4 else settings.of_layers(_WIDTH, layers),

@@ -78,9 +78,9 @@ class PromptLookup:
         self.rehearsal: Rehearsal | None = None
         self.extend(tokens[-MOST_TOKENS:])
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Add the next tokens of the text."""
-        for token in tokens:
+    def extend(self, tokens: Sequence[int], forced: Sequence[Sequence[int]] = ()) -> None:
+        """Add the next tokens of the text. forced: behind each of them, what alone may come next."""
+        for token, alone in zip(tokens, forced or [()] * len(tokens), strict=True):
             self._tokens.append(token)
             for width, before in self._before.items():
                 key = tuple(self._tokens[-width:])  # the first ones are shorter, and no keys of this width
@@ -88,7 +88,7 @@ class PromptLookup:
                 self._newest[width][key] = len(self._tokens) - 1
             self._found = None
             if self.rehearsal and self.rehearsal.ends_with(token):
-                self.rehearsal.go_on(self._rehearsed())
+                self.rehearsal.go_on(self._rehearsed(list(alone)))
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -102,11 +102,12 @@ class PromptLookup:
 
     def rehearse(self, gains: Mapping[int, float]) -> Rehearsal:
         """Measure from now on how much guesses would gain; `gains` are the current estimates."""
-        self.rehearsal = Rehearsal(gains, self._rehearsed())
+        self.rehearsal = Rehearsal(gains, self._rehearsed([]))
         return self.rehearsal
 
-    def _rehearsed(self) -> list[int]:
-        return self.propose(SIZES[-1] - 1) if self.match else []
+    def _rehearsed(self, forced: list[int]) -> list[int]:
+        guess = self.propose(SIZES[-1] - 1) if self.match else []
+        return guess if guess[: len(forced)] == forced[: len(guess)] and guess else forced[: SIZES[-1] - 1]
 
     def propose(self, count: int) -> list[int]:
         """The tokens that followed the place found. If the text has begun to repeat itself, the guess repeats it

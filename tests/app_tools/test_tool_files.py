@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.tool_calls import ToolOptions
 from app.tools.model_tool import NotAToolError
 from app.tools.tool_file import ALLOWED, Allowed, load_tool_file
 from tests.cli.command_line import assert_sentence, printed, sonata
@@ -28,6 +29,7 @@ def add(pair: Pair) -> int:
     return helper(pair)
 
 def helper(pair: Pair) -> int:
+    print("adding")
     return pair.one + pair.two
 
 @tool(hosts=["api.example.com"], files=["~/notes"])
@@ -114,13 +116,20 @@ def test_the_commands_list_and_call_tools_of_a_file_and_the_built_in_ones(write:
     assert "It may reach api.example.com over the" in shown
     assert "python" in shown
     call = ["tools", "call", "add", "-", "--tools", path, "--home", tmp_path / "home"]  # declares nothing
-    assert printed(sonata(*call, stdin='{"pair": {"one": 3, "two": 4}}')) == "7\n"
+    added = sonata(*call, stdin='{"pair": {"one": 3, "two": 4}}')
+    assert (printed(added), added.stderr) == ("7\n", "adding\n")
     failed = sonata(*call, stdin='{"pair": {"one": "3"}}')
     assert failed.returncode == 1
     assert failed.stdout == "The argument pair.one must be a whole number, and is '3'.\n"
     assert_sentence(sonata("tools", "call", "python", "-", stdin="{}"), "There is no tool 'python'")
     clash = write("from app.tools import tool\n@tool\ndef dates() -> str:\n    'Do it.'\n")
     assert_sentence(sonata("tools", "list", "--tools", clash), "Two tools are called dates")
+
+
+async def test_a_model_adds_to_the_memory_only_if_the_user_allows_it() -> None:
+    for yes in (False, True):
+        async with ToolOptions(tools=[Path("built-in")], yes=yes).opened([], None) as use:
+            assert ("search_memory" in use.tools, "keep_note" in use.tools) == (True, yes)
 
 
 def test_the_memory_is_opened_by_the_tool_that_needs_it(tmp_path: Path) -> None:

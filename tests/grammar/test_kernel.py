@@ -143,6 +143,8 @@ def test_a_token_leaves_a_run_of_characters_only_within_its_bounds(kernel: Gramm
     state, _ = opened.after_bytes(opened.begins, b"bab")
     assert state is not None
     assert {TOKENS[n] for n in allowed(opened, state)} == {b'"'}
+    few = kernel.open(Grammar({"root": Chars(ANY_CHAR, 0, 2)}))
+    assert {len(TOKENS[n].decode()) for n in allowed(few, few.begins) if TOKENS[n].isascii()} == {1, 2}
 
 
 DIGITS, LETTERS_AND_LONG, NO_A = (

@@ -45,6 +45,7 @@ def test_settings_are_read_under_their_hugging_face_names(header: GGUFHeader) ->
         architecture="llama", name="tiny", vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=0, max_position_embeddings=512,
         context_length=512, tie_word_embeddings=False, rope=rotation.plain(1e4, 16), local_rope=rotation.plain(1e4, 16),
+        own_name="tiny",
     )  # fmt: skip
     assert config.rms_norm_eps == pytest.approx(1e-5)
 

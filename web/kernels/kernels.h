@@ -44,10 +44,10 @@ typedef struct {
 // ---- states of grammars (py_core/backends/grammar_states.py) ----
 enum { FOLLOWS, WAITS, STAYS };    // of a row: STAYS if it does not go on to another state
 enum { NO_TOKEN = 0xffffffff };  // in a ring, behind the last token of a row that waits
-// Behind it a mask of the tokens that may come next, and one of those that lead back to the state. Without masks only the
-// exits may come.
+// Words. At `masks` - 1 are a mask of the tokens that may come next, and one of those that lead back to the state; states share
+// them. If `masks` is 0, only the exits may come.
 typedef struct {
-  u32 exits, has_masks;
+  u32 exits, masks;
   struct { u32 token, state; } exit[];  // tokens that lead to another state; state 0: the host has to tell
 } GrammarState;
 enum { MOST_EXITS = 63 };

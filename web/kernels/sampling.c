@@ -7,12 +7,14 @@ static const GrammarState *grammar_state(const Op *op, const Row *row) {
   return (const GrammarState *)((u32 *)at(op->a[5]) + (row->grammar - 1));
 }
 
+static const u32 *masks_of(const Op *op, const GrammarState *state) { return (const u32 *)at(op->a[5]) + (state->masks - 1); }
+
 // Takes a row from its grammar's state to the next one. If the host has not told that, the row waits for it, which the ring
 // says behind the row's last token.
 static void follow(const Op *op, Row *row, u32 *ring_end) {
   const GrammarState *state = grammar_state(op, row);
-  const u32 *keeps = (const u32 *)(state->exit + state->exits) + (op->a[2] + 31) / 32;
-  if (state->has_masks && keeps[row->token / 32] >> row->token % 32 & 1) return;
+  const u32 *keeps = masks_of(op, state) + (op->a[2] + 31) / 32;
+  if (state->masks && keeps[row->token / 32] >> row->token % 32 & 1) return;
   u32 next = 0;
   for (u32 i = 0; i < state->exits && !next; i++)
     if (state->exit[i].token == row->token) next = state->exit[i].state;
@@ -76,16 +78,16 @@ static void penalize(f32 *logits, const Row *row, const u32 *history, u32 ring) 
 }
 
 // Leaves only the tokens that may come next.
-static void keep_allowed(f32 *logits, const GrammarState *state, u32 vocab) {
+static void keep_allowed(const Op *op, f32 *logits, const GrammarState *state, u32 vocab) {
   const f32 refused = -1e30f;
-  if (!state->has_masks) {
+  if (!state->masks) {
     f32 kept[MOST_EXITS];
     for (u32 i = 0; i < state->exits; i++) kept[i] = logits[state->exit[i].token];
     for (u32 i = 0; i < vocab; i++) logits[i] = refused;
     for (u32 i = 0; i < state->exits; i++) logits[state->exit[i].token] = kept[i];
     return;
   }
-  const u32 *mask = (const u32 *)(state->exit + state->exits);
+  const u32 *mask = masks_of(op, state);
   for (u32 i = 0; i < vocab; i++) {
     if (i % 32 == 0 && mask[i / 32] == 0xffffffffu) i += 31;
     else if (!(mask[i / 32] >> i % 32 & 1)) logits[i] = refused;
@@ -100,7 +102,7 @@ void penalties(const Op *op, State *state) {
     const Row *row = &state->rows[r];
     f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
     penalize(logits, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
-    if (row->grammar) keep_allowed(logits, grammar_state(op, row), vocab);
+    if (row->grammar) keep_allowed(op, logits, grammar_state(op, row), vocab);
   }
 }
 

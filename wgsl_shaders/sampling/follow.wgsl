@@ -24,7 +24,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     let exit = at + 1u + 2u * lane;
     if (lane < exits && grammars[exit] == row.token) { atomicStore(&next, grammars[exit + 1u]); }
     if (lane == 0u && grammars[at] != 0u) {
-      let keeps = grammars[at + 1u + 2u * exits + WORDS + row.token / 32u];
+      let keeps = grammars[grammars[at] - 1u + WORDS + row.token / 32u];
       if (((keeps >> (row.token % 32u)) & 1u) != 0u) { atomicStore(&next, at); }
     }
   }

@@ -2,10 +2,13 @@
 // end (the same as PromptLookup of py_core/speculation/guesses.py). Runs after the samplers. A state of one row has
 // sampled any number of tokens. A state of several rows has sampled the token after each row; it counts if all rows
 // before it were guessed correctly. Then the kernel makes ROWS rows from the first one: the text's last token, and
-// guesses.
+// guesses. If the text follows a grammar, a token that alone may come next is the guess, and no guess is one that the
+// grammar does not allow.
 // Bindings: 0 state; 1 history: (slots, RING); 2 text; 3 records: RECORD words for each run since the host set `record`
-// to 0: the number of new tokens, then the tokens.
-// Constants: RING, ROWS, RECORD, MOST_MATCH, WORKGROUP (a power of two, at least ROWS). One workgroup.
+// to 0: the number of new tokens, the tokens, and then WAITS if the text waits for the host to go on with its grammar;
+// 4 states of grammars (py_core/backends/grammar_states.py).
+// Constants: RING, ROWS, RECORD, MOST_MATCH, WORDS (of a mask), WORKGROUP (a power of two, at least ROWS, and at least as many
+// as a grammar's state has exits). One workgroup.
 #import state
 struct Text {
   record: u32,           // the next one's number
@@ -19,10 +22,17 @@ struct Text {
 @group(0) @binding(1) var<storage, read_write> history: array<u32>;
 @group(0) @binding(2) var<storage, read_write> text: Text;
 @group(0) @binding(3) var<storage, read_write> records: array<u32>;
+@group(0) @binding(4) var<storage, read> grammars: array<u32>;
 
 const AHEAD = 8u;  // places that an invocation reads together: a single workgroup must keep the memory busy
 
+const WAITS = 0xffffffffu;
+const NONE = 0xffffffffu;  // instead of a guess: no token is equal to it
+
 var<workgroup> found: array<u32, WORKGROUP>;
+var<workgroup> guesses: array<u32, ROWS>;
+var<workgroup> places: array<u32, ROWS>;  // of the grammar's state behind each row's token, + 1
+var<workgroup> next: atomic<u32>;
 
 // The number of tokens up to this place that match those up to the text's end; at least the last one does.
 fn alike(place: u32, length: u32) -> u32 {
@@ -43,6 +53,9 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   workgroupBarrier();
   var count = row.position - before;
   while (count > 0u && count < rows && found[count - 1u] == 1u) { count++; }
+  let newest = select(0u, count - 1u, rows > 1u && count > 0u);  // the row whose token is the text's last one
+  let grammar = state.rows[newest].grammar;
+  let waits = state.rows[newest].waits;
   let length = text.length + count;
   let position = before + count;
   for (var i = lane; i < count; i += WORKGROUP) {
@@ -50,7 +63,10 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     text.tokens[length - count + i] = token;
     records[record * RECORD + 1u + i] = token;
   }
-  if (lane == 0u) { records[record * RECORD] = count; }
+  if (lane == 0u) {
+    records[record * RECORD] = count;
+    records[record * RECORD + 1u + count] = select(0u, WAITS, waits == 1u);
+  }
   storageBarrier();
   workgroupBarrier();
 
@@ -80,15 +96,63 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     text.position = position;
   }
   if (lane < ROWS) {
-    row.token = last;
-    row.position = position + lane;
+    guesses[lane] = last;
     if (lane > 0u && best > 0u) {
       // A text that has begun to repeat itself continues to do so.
       let place = best & 0xffffffu;
-      row.token = text.tokens[place + 1u + (lane - 1u) % (length - 1u - place)];
+      guesses[lane] = text.tokens[place + 1u + (lane - 1u) % (length - 1u - place)];
     }
+    places[lane] = 0u;
+  }
+  if (lane == 0u) { found[0] = grammar; }
+  let follows = workgroupUniformLoad(&found[0]) != 0u;
+  if (follows) { keep_to_grammar(lane, best > 0u); }
+  if (lane < ROWS) {
+    let guess = guesses[lane];
+    row.token = select(guess, last, guess == NONE);
+    row.position = position + lane;
+    row.grammar = places[lane];
+    row.waits = select(0u, waits, lane == 0u);
     history[row.slot * RING + row.position % RING] = row.token;
-    text.fed[lane] = row.token;
+    text.fed[lane] = guess;
     state.rows[lane] = row;
   }
+}
+
+// Replace the guesses by tokens that alone may come next, and by NONE from the first one that the grammar does not allow, or
+// behind which the host has to tell the state. found[0]: the place of the state behind the text, + 1.
+fn keep_to_grammar(lane: u32, has_guesses: bool) {
+  var at = workgroupUniformLoad(&found[0]);
+  var guessed = has_guesses;  // no other token than the guesses has come
+  for (var i = 1u; i < ROWS; i++) {
+    let exits = select(0u, grammars[max(at, 1u) - 1u], at != 0u);
+    let masks = select(0u, grammars[at], at != 0u);
+    if (lane == 0u) {
+      places[i - 1u] = at;
+      atomicStore(&next, 0u);
+    }
+    var token = select(NONE, guesses[i], guessed && at != 0u);
+    if (exits == 1u && masks == 0u) {
+      let forced = grammars[at + 1u];
+      guessed = guessed && token == forced;
+      token = forced;
+    }
+    workgroupBarrier();
+    if (lane == 0u) {
+      guesses[i] = token;
+      if (masks != 0u && token != NONE) {
+        let keeps = grammars[masks - 1u + WORDS + token / 32u];
+        if (((keeps >> (token % 32u)) & 1u) != 0u) { atomicStore(&next, at); }
+      }
+    }
+    let exit = at + 1u + 2u * lane;
+    if (lane < exits && grammars[exit] == token) { atomicStore(&next, grammars[exit + 1u]); }
+    workgroupBarrier();
+    if (lane == 0u) {
+      found[0] = atomicLoad(&next);
+      if (found[0] == 0u) { guesses[i] = NONE; }
+    }
+    at = workgroupUniformLoad(&found[0]);
+  }
+  if (lane == 0u) { places[ROWS - 1u] = at; }
 }

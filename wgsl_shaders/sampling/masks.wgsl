@@ -20,7 +20,7 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     let exits = grammars[at - 1u];
     if (grammars[at] != 0u) {
       let word = first / 32u + lane;
-      if (lane < GROUP_WORDS && word < WORDS) { atomicStore(&allowed[lane], grammars[at + 1u + 2u * exits + word]); }
+      if (lane < GROUP_WORDS && word < WORDS) { atomicStore(&allowed[lane], grammars[grammars[at] - 1u + word]); }
     } else if (lane < exits) {
       let token = grammars[at + 1u + 2u * lane];
       if (token >= first && token - first < WORKGROUP) {

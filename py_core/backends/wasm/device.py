@@ -15,6 +15,7 @@ from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     RING,
+    WAITS,
     adapter_of,
     has_grammars,
     head_adapters_of,
@@ -186,7 +187,7 @@ def _sampler(sampling: Sequence[SamplingParams], follows: bool) -> str:
 
 async def _joined(first: Awaitable[list[int]] | None, rest: Awaitable[list[int]] | None) -> list[list[int]]:
     ids = (await first if first is not None else []) + (await rest if rest is not None else [])
-    return [[token for token in ids if token >= 0]]  # -1: the row waits
+    return [[*ids[: ids.index(-1)], WAITS] if -1 in ids else ids]
 
 
 async def _sampled(

@@ -110,7 +110,8 @@ class WebGPUDevice:
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
-        guess = self.guesses.place(host, builder, self._buffers.state, self._buffers.history, config.context_length)
+        b = self._buffers
+        guess = self.guesses.place(host, builder, b.state, b.history, b.grammars, config)
         self._samplers |= {"guess": guess, "masks": lowering.masks(), "follow": lowering.follow()}
         self._recorded: dict[tuple[str, int, int, int], int] = {}
         self._lowering, self._sets = lowering, AdapterPlans(lowering)

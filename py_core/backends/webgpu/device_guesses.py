@@ -12,19 +12,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from py_core.backends.checks import MAX_LOGIT_ROWS
-from py_core.backends.sampling_state import RING
+from py_core.backends.sampling_state import RING, WAITS
 from py_core.backends.step_times import MAX_BATCH, StepTimes
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.plan import Kernel
+from py_core.models.config import ModelConfig
+from py_core.sampling import mask_words
 from py_core.speculation.guesses import MOST_MATCH, MOST_TOKENS, SIZES, PromptLookup, Rehearsal
 from py_core.token_sequence import TokenSequence
 
 _HEADER = 12
 """Words before the text: `Text` of guess.wgsl."""
 
-_RECORD = 1 + MAX_BATCH
+_RECORD = 2 + MAX_BATCH
 """Words of a record: for a batch of plain steps, or for a pass with guesses."""
 
 _LEAST_GAIN = 1.15
@@ -59,11 +61,12 @@ class DeviceGuesses:
         """How often guesses at an answer's beginning paid recently."""
 
     def place(
-        self, host: Host, builder: KernelBuilder, state: Binding, history: Binding, context_length: int
-    ) -> Kernel:
+        self, host: Host, builder: KernelBuilder, state: Binding, history: Binding, grammars: Binding,
+        config: ModelConfig,
+    ) -> Kernel:  # fmt: skip
         """Make the buffers on a device. Returns the kernel."""
         self._host = host
-        words = _HEADER + MOST_TOKENS + context_length
+        words = _HEADER + MOST_TOKENS + config.context_length
         self._text = Binding(host.create_buffer(4 * words, "text"), 0, 4 * words)
         size = 4 * MAX_BATCH * _RECORD
         self._records = Binding(host.create_buffer(size, "records"), 0, size)
@@ -71,9 +74,9 @@ class DeviceGuesses:
         workgroup = min(64 if host.adapter.software else 256, builder.max_workgroup)
         pipeline = builder.pipeline(
             "guess", {}, RING=RING, ROWS=self.rows, RECORD=_RECORD, MOST_MATCH=MOST_MATCH,
-            WORKGROUP=workgroup,
+            WORDS=mask_words(config.vocab_size), WORKGROUP=workgroup,
         )  # fmt: skip
-        bindings = (state, history, self._text, self._records)
+        bindings = (state, history, self._text, self._records, grammars)
         cost = Cost(fixed_bytes=4 * MOST_TOKENS)
         return Kernel("guess", pipeline, lambda: bindings, lambda m: (1, 1, 1), cost)
 
@@ -90,10 +93,12 @@ class DeviceGuesses:
         self._host.write(self._text.buffer, 0, bytes(4))
 
     async def read(self, passes: int) -> list[list[int]]:
-        """Return the tokens of the first `passes` records of the last submission."""
+        """Return the tokens of the first `passes` records of the last submission, and then WAITS if the text waits."""
         data = await self._host.read(self._records.buffer, 0, 4 * _RECORD * passes)
         records = np.frombuffer(data, np.uint32).reshape(passes, _RECORD)
-        return [[token for record in records for token in record[1 : 1 + record[0]].tolist()]]
+        tokens = [token for record in records for token in record[1 : 1 + record[0]].tolist()]
+        waits = int(records[-1, 1 + records[-1, 0]]) == WAITS
+        return [[*tokens, WAITS] if waits else tokens]
 
     def rehearsal(self, lookup: PromptLookup) -> Rehearsal:
         """Return what is known of an answer's guesses. It begins now if nothing is known."""

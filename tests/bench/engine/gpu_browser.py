@@ -154,19 +154,24 @@ def show_together(result: dict[str, Any]) -> None:
 
 
 def show_schemas(result: dict[str, Any]) -> None:
-    """The speeds of each kind of answer, and how they compare with those of the same task and round without a shape."""
+    """The speeds of each kind of answer, beside free text of the same task and round: with the same setting, and
+    without guesses."""
     if "error" in result:
         raise SystemExit(result["error"])
     runs = result["runs"]
-    free = {(one["task"], one["round"]): one["tok_s"] for one in runs if one["kind"] == "free"}
-    table = Table(title="Decoding with a schema; medians")
-    for name in ("answer", "tokens", "tok/s", "times free text"):
+    free = {(one["task"], one["round"], one["guesses"]): one["tok_s"] for one in runs if one["kind"] == "free"}
+    table = Table("answer", "guesses", "states", title="Decoding with a schema; medians")
+    for name in ("tokens", "tok/s", "times free text", "times free text without guesses"):
         table.add_column(name, justify="right")
-    for kind in dict.fromkeys(one["kind"] for one in runs):
-        mine = [one for one in runs if one["kind"] == kind]
-        times = median(one["tok_s"] / free[one["task"], one["round"]] for one in mine)
-        speed = median(one["tok_s"] for one in mine)
-        table.add_row(kind, str(round(median(one["tokens"] for one in mine))), f"{speed:.0f}", f"{times:.2f}")
+    for kind, guesses, is_cold in dict.fromkeys((one["kind"], one["guesses"], one["round"] < 0) for one in runs):
+        mine = [one for one in runs if (one["kind"], one["guesses"], one["round"] < 0) == (kind, guesses, is_cold)]
+        beside = [
+            median(one["tok_s"] / free[one["task"], one["round"], setting] for one in mine)
+            for setting in (guesses, False)
+        ]
+        speed, tokens = (median(one[name] for one in mine) for name in ("tok_s", "tokens"))
+        states, on = "cold" if is_cold else "known", "on" if guesses else "off"
+        table.add_row(kind, on, states, f"{tokens:.0f}", f"{speed:.0f}", *(f"{times:.2f}" for times in beside))
     print_tables(table)
 
 

@@ -213,7 +213,7 @@ def kernel_variants() -> list[KernelVariant]:
     add("half", {}, N=2048, SIZE=256, SECOND=True, WORKGROUP=64)
     for name, read, whole, constants in training_variants():
         add(name, dict(read), whole, **constants)
-    add("guess", {}, False, RING=1024, ROWS=8, RECORD=9, MOST_MATCH=8, WORKGROUP=256)
+    add("guess", {}, False, RING=1024, ROWS=8, RECORD=9, MOST_MATCH=8, WORDS=6, WORKGROUP=256)
     add("unpack_halves", {})
     add("read_bandwidth", {}, LOADS=8, WORKGROUP=256)
     add("multiply_add", {}, CHAINS=8, STEPS=256, WORKGROUP=64)
