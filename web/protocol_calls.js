@@ -1,6 +1,13 @@
 /** Made of app/page/session.py: Apis by the build (app/building/page_protocol.py): change it there. */
 
 /**
+ * failed: `result` is a sentence about why.
+ * @typedef {object} ToolResult
+ * @property {string} result
+ * @property {boolean} failed
+ */
+
+/**
  * total: the number of all conversations that were found.
  * @typedef {object} ConversationPage
  * @property {number} total
@@ -451,6 +458,9 @@ export class ConversationCalls extends Calls {
 
   /** @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
   continueAnswer() { return this.to.stream('conversation', 'continueAnswer', {}); }
+
+  /** @param {{name: string, given: Record<string, any>}} given @returns {Promise<ToolResult>} */
+  callTool(given) { return this.to.call('conversation', 'callTool', given); }
 
   /** @param {{id: string, learned: boolean}} given @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
   tryLesson(given) { return this.to.stream('conversation', 'tryLesson', given); }

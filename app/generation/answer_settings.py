@@ -19,6 +19,8 @@ from py_core.store.errors import StoreError
 INSTRUCTIONS_POLICY = "answers.instructions"
 SAMPLING_POLICY = "answers.sampling"
 LONGEST_POLICY = "answers.longest"
+CALLS_POLICY = "tools.calls"
+"""The policy that lets answers of the page call tools; without it they do not."""
 
 LONGEST_INSTRUCTIONS = 4_000
 """The most characters. They are read with every conversation."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.generation.call_answer import CallStream
 from app.generation.called_messages import MadeCall, count_calls, said_messages, told_result
@@ -20,6 +21,7 @@ from app.generation.prompt_window import PromptWindow
 from app.generation.stop_token import StopToken
 from app.protocol import AnswerEvent, Context, Delta, Done, Replacement, Thought, ToolCalled, ToolReturned
 from app.tools.model_tool import Tool, ToolFailure
+from py_core.backend_errors import ContextFullError
 from py_core.display import one_line
 from py_core.engine.engine import Timings
 from py_core.engine.page_keeping import PageShelf
@@ -64,7 +66,7 @@ class ToolUse:
 @dataclass
 class _Round:
     """The model's writing in one round. calls: which are to be run. is_lost: it wanted to call something that
-    is not there, or the same once more."""
+    is not there, or the same once more, or has no room for the tools."""
 
     calls: list[tuple[ToolCall, MadeCall]] = field(default_factory=list)
     is_lost: bool = False
@@ -149,7 +151,13 @@ class ToolLoop:
     ) -> AsyncIterator[AnswerEvent]:
         """Read the conversation and let the model write."""
         reads, told = ([*asked, *self.said], self._definitions) if may_call else (self._in_words(asked), [])
-        prompt, self.forgotten = await self._window.fit(reads, self.forgotten, opening, tools=told)
+        try:
+            prompt, self.forgotten = await self._window.fit(reads, self.forgotten, opening, tools=told)
+        except ContextFullError:
+            if not may_call:
+                raise
+            written.is_lost = True  # it has no room for the tools
+            return
         self.context = self._window.context(prompt, reads, self.forgotten, self._file, told)
         stream = CallStream(
             self._model, self._definitions, AUTO if number else self._use.chosen, max_tokens=self._max_tokens,
@@ -225,36 +233,12 @@ class ToolLoop:
         try:
             if place >= self._use.limits.calls:
                 raise ToolFailure(f"It was not run: at most {self._use.limits.calls} calls are run at a time.")
-            result = await self._run(call)
+            result = await run_tool(self._use.tools[call.name], call.arguments, self._use.limits.seconds, self._stop)
         except ToolFailure as failure:
             result, made.failed = str(failure), True
         room = await self._window.room([*asked, *self.said], opening, self._definitions)
         made.result = self._cut(result, room // left - _FRAME)
         return ToolReturned(call.id, made.result, made.failed, time.perf_counter() - begin)
-
-    async def _run(self, call: ToolCall) -> str:
-        """Raises ToolFailure, also if the tool is not done in time, or the person stops it."""
-        seconds = self._use.limits.seconds
-        running = asyncio.ensure_future(self._use.tools[call.name].run(call.arguments))
-        running.add_done_callback(lambda task: task.cancelled() or task.exception())  # one that was left is not told
-        waiting = asyncio.ensure_future(asyncio.wait([running], timeout=seconds))
-        try:
-            with self._stop.cancels(waiting):
-                await waiting
-        except asyncio.CancelledError:
-            if not self._stop.is_stopped:
-                raise
-            raise ToolFailure("It was stopped.") from None
-        finally:
-            running.cancel()  # a tool that does not end even then is left alone
-        if not running.done():
-            raise ToolFailure(f"It did not end within {seconds:g} seconds.")
-        try:
-            return running.result()
-        except ToolFailure:
-            raise
-        except Exception as error:
-            raise ToolFailure(one_line(f"{type(error).__name__}: {error}")) from error
 
     def _cut(self, text: str, room: int) -> str:
         """A result in at most about this many tokens."""
@@ -288,3 +272,27 @@ class ToolLoop:
 
 def _key(name: str, arguments: Mapping[str, object]) -> str:
     return json.dumps([name, arguments], sort_keys=True)
+
+
+async def run_tool(tool: Tool, arguments: Mapping[str, Any], seconds: float, stop: StopToken) -> str:
+    """Return what a tool says. Raises ToolFailure, also if it is not done in time, or the person stops it."""
+    running = asyncio.ensure_future(tool.run(arguments))
+    running.add_done_callback(lambda task: task.cancelled() or task.exception())  # one that was left is not told
+    waiting = asyncio.ensure_future(asyncio.wait([running], timeout=seconds))
+    try:
+        with stop.cancels(waiting):
+            await waiting
+    except asyncio.CancelledError:
+        if not stop.is_stopped:
+            raise
+        raise ToolFailure("It was stopped.") from None
+    finally:
+        running.cancel()  # a tool that does not end even then is left alone
+    if not running.done():
+        raise ToolFailure(f"It did not end within {seconds:g} seconds.")
+    try:
+        return running.result()
+    except ToolFailure:
+        raise
+    except Exception as error:
+        raise ToolFailure(one_line(f"{type(error).__name__}: {error}")) from error

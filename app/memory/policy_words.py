@@ -16,7 +16,7 @@ from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
 from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
-from app.generation.answer_settings import INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
+from app.generation.answer_settings import CALLS_POLICY, INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.lessons.vectors import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.records.memory import Memory
@@ -125,6 +125,11 @@ _KNOWN: Mapping[str, _Known] = {
         Message(
             "policy.exact.about", "Whether arithmetic, dates, units and counting are computed before the model answers."
         ),
+        _on,
+    ),
+    CALLS_POLICY: _Known(
+        Message("policy.calls.title", "Answers call tools"),
+        Message("policy.calls.about", "Whether the model may call tools for its answers."),
         _on,
     ),
     ROUTING_POLICY: _Known(

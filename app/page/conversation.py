@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from app.chat.conversation import Conversation
 from app.chat.turn_events import stored_turns
@@ -13,9 +13,17 @@ from app.generation.stop_token import StopToken
 from app.page.calls import failure_of
 from app.page.talk import PageTalk
 from app.protocol import Card, Done, Event, StoredTurn
+from py_core.messages import UserError
 
 ROUTING_PATIENCE = 4.0
 """Seconds that a message waits for the router and the lessons to load; after that the plain assistant answers it."""
+
+
+class ToolResult(TypedDict):
+    """failed: `result` is a sentence about why."""
+
+    result: str
+    failed: bool
 
 
 class TalkApi:
@@ -48,6 +56,24 @@ class TalkApi:
         Delta are the new text, Replacement is all of it, and Stored has the number that the answer had before. A
         Failure of the kind "CannotAnswerError" if there is nothing to continue."""
         return self._answer(lambda talk, stop: talk.continue_answer(stop=stop))
+
+    async def call_tool(self, name: str, given: dict[str, Any]) -> ToolResult:
+        """Run a call of an answer again, beside the conversation: nothing of it is kept. `stop` ends it."""
+        from app.generation.tool_loop import run_tool  # late: few pages need it
+        from app.tools import ToolFailure
+
+        use, stop = self._talk.tools(self._talk.conversation().session_id), StopToken()
+        if use is None or name not in use.tools:
+            raise UserError(
+                "tools.not-here", "The tool {name} is not there. Settings, Answers, switches tools on.", name=name
+            )
+        self._talk.asked.add(stop)
+        try:
+            return {"result": await run_tool(use.tools[name], given, use.limits.seconds, stop), "failed": False}
+        except ToolFailure as failure:
+            return {"result": str(failure), "failed": True}
+        finally:
+            self._talk.asked.discard(stop)
 
     async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
         """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from app.chat.conversation import Conversation
+from app.generation.answer_settings import CALLS_POLICY
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.forgotten_lessons import ForgottenLessons
@@ -17,6 +18,7 @@ from py_core.loading import Model
 from py_core.messages import Words
 
 if TYPE_CHECKING:
+    from app.generation.tool_loop import ToolUse
     from app.lessons.trial import LessonTrial
 
 
@@ -38,12 +40,22 @@ class PageTalk:
     def conversation(self) -> Conversation:
         """Return the conversation. Raises BackendError if no model runs yet."""
         if self._conversation is None:
-            self._conversation = Conversation(self.new_assistant(), self.runtime)
+            self._conversation = Conversation(self.new_assistant(), self.runtime, self.tools)
         return self._conversation
 
     def model(self) -> Model:
         """Return the model that runs. Raises BackendError."""
         return self.conversation().assistant.model
+
+    def tools(self, conversation: str | None) -> ToolUse | None:
+        """Return the tools that answers of a conversation may call; None unless the setting is on."""
+        memory = self.runtime.memory_if_open
+        policy = None if memory is None else memory.policies.look(CALLS_POLICY)
+        if policy is None or policy.value is not True:
+            return None
+        from app.page.tools import page_tools  # late: few pages need them
+
+        return page_tools(self.runtime, conversation)
 
     def note_activity(self) -> None:
         """Note that the person does something, here or in another tab: idle learning pauses for a while."""

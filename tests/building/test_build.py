@@ -116,7 +116,8 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     code = {f"interpreter/{name}" for name in ("host_worker.js", "python_worker.js", "python.css", "session.py")}
     code |= {f"interpreter/{name}" for name in ("packages.json", "numpy_rest.packed", "stdlib_rest.zip")}
     (look,) = (name for name in lists["later"] if name.startswith("bundle/table_look-"))
-    shapes = {"kernels/grammar.wasm", "table/table.css", "files/table_look.css", dialog, look}
+    (calls,) = (name for name in lists["later"] if name.startswith("bundle/call_lines-"))
+    shapes = {"kernels/grammar.wasm", "table/table.css", "files/table_look.css", "turn/calls.css", dialog, look, calls}
     assert set(lists["later"]) == readers | libraries | shapes | {german, runs} | packages | code
     assert {"vendor/highlight/core.min.js", "vendor/highlight/python.min.js", "vendor/katex/katex.min.css"} <= libraries
     assert {

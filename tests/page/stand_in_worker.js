@@ -121,6 +121,7 @@ Comlink.expose({
       return { error: { kind: 'EmbedderError', message: 'The stand-in remembers nothing.', details: null, reason: null } };
     }
     if (['stop', 'begin'].includes(method)) stopped = true;
+    if (method === 'callTool') return { value: { result: '392', failed: false } };
     return { value: null };
   },
 
@@ -153,6 +154,14 @@ async function answer(text, events, again) {
       events.push({ type: 'reading', done, total: 2500 });
       await sleep(text.includes('slowly') ? 300 : 20);
     }
+  }
+  if (text.includes('tool')) {
+    events.push({ type: 'tool-called', id: 'call00001', name: 'calculate', arguments: { expression: '17 * 23' } });
+    events.push({ type: 'tool-called', id: 'call00002', name: 'search_files', arguments: { query: 'tea' } });
+    while (text.includes('waits') && !stopped) await sleep(20);
+    const result = stopped ? 'It was stopped.' : '<b>391</b>';
+    events.push({ type: 'tool-returned', id: 'call00001', result, failed: stopped, seconds: 0.1 });
+    if (!stopped) events.push({ type: 'tool-returned', id: 'call00002', result: 'There are no files.', failed: true, seconds: 0.1 });
   }
   const thinks = text.includes('think');
   if (thinks) {

@@ -17,6 +17,7 @@ const ENDINGS = {
   length: { words: 'answers.cutOff', offers: ['continue'] },
   context: { words: 'answers.contextFull', offers: [] },
   loop: { words: 'answers.looped', offers: ['again'] },
+  calls: { words: 'answers.calledOften', offers: ['again'] },
   failed: { words: 'answers.interrupted', offers: ['again'] },
 };
 const NOTHING_SAID = { words: 'answers.nothingSaid', offers: ['again'] };

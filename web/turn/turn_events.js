@@ -4,7 +4,8 @@
 /**
  * The parts of the engine that events are drawn with.
  * @typedef {{memory: import('../memory/client.js').Memory, learning: import('../learning/client.js').Learning,
- *   files: import('../protocol_calls.js').FilesCalls}} Services
+ *   files: import('../protocol_calls.js').FilesCalls,
+ *   conversation: import('../protocol_calls.js').ConversationCalls}} Services
  */
 
 /**
@@ -22,6 +23,8 @@ const DRAWN = {
   reading: (view, event) => view.showReading(event),
   thought: (view, event) => view.appendThought(event.text),
   delta: (view, event) => view.append(event.text),
+  'tool-called': (view, event, { conversation }) => view.showCall(event, conversation),
+  'tool-returned': (view, event) => view.showResult(event),
   replacement: (view, event) => view.replace(event),
   done: (view, event) => view.finish(event),
   stored: (view, event, { learning }) => event.request && view.offerFeedback(event.request, learning),

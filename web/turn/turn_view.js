@@ -39,6 +39,7 @@ export class TurnView {
   #footer;
   #route = /** @type {RouteChip|null} */ (null);
   #files = /** @type {HTMLElement|null} */ (null); // the passages of files that it was answered from
+  #calls = /** @type {Promise<import('./call_lines.js').CallLines>|null} */ (null);
   #replacement = /** @type {import('../protocol.js').Replacement|null} */ (null);
   #isTaught = false; // a lesson gave the answer
   #isCutOff = false;
@@ -253,6 +254,30 @@ export class TurnView {
     this.#follow();
   }
 
+  /**
+   * Show above the answer that it calls a tool.
+   * @param {import('../protocol.js').ToolCalled} call
+   * @param {import('../protocol_calls.js').ConversationCalls} conversation
+   */
+  async showCall(call, conversation) {
+    this.#calls ??= this.#callLines(conversation);
+    (await this.#calls).called(call);
+  }
+
+  /** @param {import('../protocol.js').ToolReturned} returned */
+  async showResult(returned) {
+    (await this.#calls)?.returned(returned);
+  }
+
+  async #callLines(conversation) {
+    const place = element('div');
+    this.#body.before(place);
+    const [{ CallLines }] = await Promise.all([import('./call_lines.js'), loadStyles('turn/calls.css')]);
+    const lines = new CallLines(conversation, this.#follow);
+    place.append(lines.element);
+    return lines;
+  }
+
   append(text) {
     this.#begun();
     if (!this.#answer.text || this.#waiting.isConnected) {
@@ -279,6 +304,7 @@ export class TurnView {
       this.#replacement = null;
     }
     this.#thought?.finish(thoughtSeconds || undefined);
+    this.#calls?.then((calls) => calls.end());
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
     this.#isCutOff = CUT_OFF.has(reason);
@@ -314,7 +340,7 @@ export class TurnView {
       html: () => bare(this.#body).innerHTML,
       plain: () => bare(this.#body, (tex) => tex).textContent.trim(),
       onAgain: () => this.#actions.again(this),
-      onContinue: () => (this.#isCutOff ? this.#actions.goOn(this) : null),
+      onContinue: () => (this.#isCutOff && !this.#calls ? this.#actions.goOn(this) : null),
       onChoose: (number) => this.#actions.choose(number),
     });
   }

@@ -60,6 +60,8 @@ UNCOMPILED = (
     "py_core/tools/__pycache__/",
     *("app/models/__pycache__/adapter_views.", "app/chat/history/__pycache__/files."),
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
+    *(f"app/generation/__pycache__/{name}." for name in ("call_answer", "called_messages", "tool_loop")),
+    "app/page/__pycache__/tools.",
     *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *("app/lessons/__pycache__/without_model.", "app/memory/__pycache__/items."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),

@@ -70,6 +70,7 @@ NEVER_KEPT = ("models/", "screenshots/")
 install the page look at its screenshots."""
 LATER = (
     *(
+        "bundle/call_lines-",
         "bundle/de-",
         "bundle/python_runs-",
         "bundle/table_dialog-",
@@ -77,7 +78,7 @@ LATER = (
         "interpreter/",
         "kernels/grammar.wasm",
     ),
-    *("files/table_look.css", "multilingual/", "readers/", "table/"),
+    *("files/table_look.css", "multilingual/", "readers/", "table/", "turn/calls.css"),
     *("vendor/highlight/", "vendor/katex/", "vendor/pdf/"),
 )
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the

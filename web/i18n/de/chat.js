@@ -3,6 +3,7 @@ export const answers = {
   againAs: 'Noch einmal als {agent} antworten',
   bad: 'Schlecht',
   better: 'Richtig wäre …',
+  calledOften: 'Werkzeuge wurden mehrmals aufgerufen; dann musste das Modell antworten.',
   cancel: 'Abbrechen',
   code: 'Code',
   context: 'Kontext belegt',
@@ -170,6 +171,17 @@ export const choice = {
   switch: 'Agenten automatisch wählen',
   switchAbout: 'Jede Nachricht geht an den Agenten, der zu ihr passt. Sonst antwortet der einfache Assistent. Unter dem Eingabefeld kannst du für ein Gespräch einen Agenten wählen.',
   title: 'Wer in diesem Gespräch antwortet',
+};
+
+export const calls = {
+  again: 'Noch einmal ausgeführt:',
+  failed: 'fehlgeschlagen',
+  run: 'Noch einmal ausführen',
+  running: 'läuft …',
+  stop: 'Anhalten',
+  stopped: 'Es wurde angehalten.',
+  switch: 'Antworten rufen Werkzeuge auf',
+  switchAbout: 'Das Modell darf rechnen, Einheiten umrechnen, die Uhr lesen, in deinem Gedächtnis und den Dateien des Chats suchen und Notizen behalten. Kleine Modelle rufen oft das falsche Werkzeug auf.',
 };
 
 export const tools = {

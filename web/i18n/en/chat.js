@@ -3,6 +3,7 @@ export const answers = {
   againAs: 'Answer again as {agent}',
   bad: 'Bad',
   better: 'You should have said …',
+  calledOften: 'Tools were called several times; then the model had to answer.',
   cancel: 'Cancel',
   code: 'Code',
   context: 'Context used',
@@ -170,6 +171,17 @@ export const choice = {
   switch: 'Choose agents automatically',
   switchAbout: 'Each message goes to the agent that suits it. Otherwise the plain assistant answers. Below the message box you can choose one agent for a chat.',
   title: 'Who answers in this chat',
+};
+
+export const calls = {
+  again: 'Run again:',
+  failed: 'failed',
+  run: 'Run again',
+  running: 'runs …',
+  stop: 'Stop',
+  stopped: 'It was stopped.',
+  switch: 'Answers call tools',
+  switchAbout: 'The model may calculate, convert units, read the clock, search your memory and the files of the chat, and keep notes. Small models often call the wrong tool.',
 };
 
 export const tools = {
