@@ -197,7 +197,7 @@ class Decoder:
                     continue
                 found = [[] if row in waiting else ids for row, ids in enumerate(found)]
                 waiting |= {row for row, ids in enumerate(found) if ids[-1:] == [WAITS]}
-                found = [ids[:-1] if row in waiting else ids[: n - done] for row, ids in enumerate(found)]
+                found = [(ids[:-1] if row in waiting else ids)[: n - done] for row, ids in enumerate(found)]
                 if not waiting:  # a batch may end as soon as all rows wait
                     watch.note(batch.times, batch.rows, batch.steps, batch.submitted)
                 for sequence, ids in zip(sequences, found, strict=True):

@@ -127,6 +127,22 @@ async def test_a_text_that_is_the_only_one_ends_where_there_is_no_more_room(
         assert await answered(engine, 1, SamplingParams(grammar=only), most) == ("a" * most, "length")
 
 
+@pytest.mark.every_backend
+async def test_a_long_prompts_answer_has_no_more_tokens_than_were_asked_for(
+    backend: Backend, kernel: GrammarKernel
+) -> None:
+    """On a GPU its passes have guesses, of which each may be right."""
+    engine, rules = (
+        engine_of(backend, kernel),
+        shaped(r"(north|northwest|south)(, (north|northwest|south)){0,2}\.", RULES[0]),
+    )
+    whole, reason = await answered(engine, 120, rules)
+    assert reason == "end"
+    for most in range(1, len(whole) + 1):
+        text, _ = await answered(engine, 120, rules, most)
+        assert text == whole[:most]
+
+
 async def test_what_no_text_fits_is_refused(backend: Backend, kernel: GrammarKernel) -> None:
     engine = engine_of(backend, kernel)
     with pytest.raises(GrammarError, match="No text fits"):
