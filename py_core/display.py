@@ -72,6 +72,15 @@ def why_not_json(error: ValueError | RecursionError) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
+def sentence_of(error: Exception) -> str:
+    """The sentence by which a person is told of an error: its message, or which file could not be used."""
+    if isinstance(error, IsADirectoryError):
+        return f"{error.filename} is a folder: give a file."
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
 def whole_end(text: str, end: int) -> int:
     """The last position up to `end` that cuts no character in half: an accent, a vowel sign or the rest of an emoji
     stays with its base. For a character with more than MOST_PARTS parts, `end` itself."""

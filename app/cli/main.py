@@ -67,6 +67,7 @@ from app.native_runtime import open_runtime
 from app.server.site import ALLOW_NAME, DIST, ServerError
 from app.server.site import serve as serve_site
 from py_core.backend_errors import BackendError
+from py_core.display import sentence_of
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.routing.embedder import EmbedderError
@@ -389,12 +390,7 @@ def main() -> None:
 
 
 def _fail(error: Exception) -> None:
-    words = str(error)
-    if isinstance(error, IsADirectoryError):
-        words = f"{error.filename} is a folder: give a file."
-    elif isinstance(error, OSError) and error.filename:
-        words = f"{error.filename}: {error.strerror}."
-    notes.print(f"[red]Error:[/red] {escape(words)}", soft_wrap=True)
+    notes.print(f"[red]Error:[/red] {escape(sentence_of(error))}", soft_wrap=True)
     sys.exit(1)
 
 

@@ -16,7 +16,7 @@ from jsonschema.exceptions import best_match
 from mcp.shared.exceptions import MCPError
 
 from app.models.cache import CacheError
-from py_core.display import shown
+from py_core.display import sentence_of, shown
 from py_core.messages import UserError
 
 TOLD = (UserError, CacheError, ValueError, OSError)
@@ -76,13 +76,6 @@ def as_protocol_errors() -> Iterator[None]:
     except TOLD as error:
         code = types.INVALID_PARAMS if isinstance(error, ValueError) else types.INTERNAL_ERROR
         raise MCPError(code, sentence_of(error)) from error
-
-
-def sentence_of(error: Exception) -> str:
-    """Return what an error of TOLD tells a person."""
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}."
-    return str(error)
 
 
 def _failed(sentence: str) -> types.CallToolResult:

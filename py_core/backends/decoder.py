@@ -359,8 +359,9 @@ class Decoder:
 def _extend(sequence: TokenSequence, ids: Sequence[int]) -> None:
     """Add ids to a sequence. Its grammar takes them later."""
     sequence.tokens.extend(ids)
-    if sequence.guesses is not None:
-        sequence.guesses.extend(ids, sequence.constraint.forced_behind(ids) if sequence.constraint else ())
+    constraint, guesses = sequence.constraint, sequence.guesses
+    if guesses is not None:  # only a rehearsal reads what is forced
+        guesses.extend(ids, constraint.forced_behind(ids) if constraint and guesses.rehearsal else ())
 
 
 def _constrain(sequences: Sequence[TokenSequence], found: Sequence[list[int]]) -> int:
