@@ -46,6 +46,7 @@ import { cut } from './common/cut.js';
 import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/share_target.js';
 import { offerPython } from './interpreter/opener.js';
+import { PageTools } from './tools/page_tools.js';
 import { offerTables } from './table/opener.js';
 import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
@@ -114,6 +115,7 @@ offerPython({
   engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence), ask,
 });
 new InstallButton(byId('install', HTMLButtonElement));
+const pageTools = new PageTools();
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // set from the first `load` on
@@ -216,7 +218,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   onMemory(current);
   // For tests and developers, in the console.
   const loseDevice = () => current.loseDevice();
-  window.sonata = { engine: current, chat, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };
+  window.sonata = { engine: current, chat, tools: pageTools, info: null, lastAnswer: null, loseDevice, load: () => load(), storedModels, removeModel };
   try {
     const model = await models.model();
     if (current !== engine) return;
@@ -240,6 +242,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
     await models.adapters.begin(current, { sha256: runs.sha256 ?? undefined, title: runner.model });
     if (current !== engine) return;
     onMemory(current); // if another tab runs the model, it may be loaded already, and reports no more progress
+    tell(pageTools.use(current));
     learn(current, runs.sha256 ?? null); // answers wait for it if they can, the page does not
     await readStored(current, again);
     if (current !== engine || state !== 'loading') return;

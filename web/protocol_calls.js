@@ -257,6 +257,16 @@
  */
 
 /**
+ * A call that the page should run. isOver: nobody waits for its answer any more; the rest is as before.
+ * @typedef {object} ToolAsk
+ * @property {string} id
+ * @property {string} source
+ * @property {string} name
+ * @property {Record<string, any>} arguments
+ * @property {boolean} isOver
+ */
+
+/**
  * Bytes. pages: by tier. limit: the most that all of it may take, None if no limit was set.
  * @typedef {object} ModelMemory
  * @property {number} weights
@@ -710,6 +720,18 @@ export class TablesCalls extends Calls {
 
   /** @returns {Promise<void>} */
   stop() { return this.to.call('tables', 'stop', {}); }
+}
+
+/** app/page/offered_tools.py says what each call does. */
+export class ToolsCalls extends Calls {
+  /** @param {{source: string, definitions: Record<string, any>[], seconds?: number|null}} given @returns {Promise<void>} */
+  offer(given) { return this.to.call('tools', 'offer', given); }
+
+  /** @returns {Promise<AsyncIterableIterator<ToolAsk>>} */
+  asks() { return this.to.stream('tools', 'asks', {}); }
+
+  /** @param {{id: string, text: string, failed: boolean}} given @returns {Promise<void>} */
+  answer(given) { return this.to.call('tools', 'answer', given); }
 }
 
 /** app/page/model.py says what each call does. */

@@ -275,7 +275,9 @@ def _key(name: str, arguments: Mapping[str, object]) -> str:
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any], seconds: float, stop: StopToken) -> str:
-    """Return what a tool says. Raises ToolFailure, also if it is not done in time, or the person stops it."""
+    """Return what a tool says. seconds: of its time, if it has no limit of its own. Raises ToolFailure, also if it is
+    not done in time, or the person stops it."""
+    seconds = tool.seconds or seconds
     running = asyncio.ensure_future(tool.run(arguments))
     running.add_done_callback(lambda task: task.cancelled() or task.exception())  # one that was left is not told
     waiting = asyncio.ensure_future(asyncio.wait([running], timeout=seconds))

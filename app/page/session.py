@@ -16,6 +16,7 @@ from app.page.calls import PageCalls, answer_of
 from app.page.conversation import TalkApi
 from app.page.developer import DeveloperApi
 from app.page.model import ModelApi, PagesOwner
+from app.page.offered_tools import ToolsApi
 from app.page.talk import PageTalk
 from app.runtime import Runtime
 from py_core.messages import Words
@@ -32,6 +33,7 @@ class Apis:
     learning: LearningApi
     files: FilesApi
     tables: TablesApi
+    tools: ToolsApi
     model: ModelApi
     developer: DeveloperApi
 
@@ -45,7 +47,8 @@ class PageSession:
         self.apis = Apis(
             TalkApi(talk), MemoryApi(runtime),
             LearningApi(runtime, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),
-            FilesApi(runtime.files), TablesApi(talk), ModelApi(talk, owner), DeveloperApi(talk),
+            FilesApi(runtime.files), TablesApi(talk), ToolsApi(talk.offered), ModelApi(talk, owner),
+            DeveloperApi(talk),
         )  # fmt: skip
         self._calls = PageCalls(vars(self.apis))
         self.stream = self._calls.stream

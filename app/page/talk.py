@@ -11,6 +11,7 @@ from app.generation.answer_settings import CALLS_POLICY
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.forgotten_lessons import ForgottenLessons
+from app.page.offered_tools import OfferedTools
 from app.records.lessons import Lesson
 from app.runtime import Runtime
 from py_core.adapters.lora import LoraAdapter
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class PageTalk:
     """turn: a lock for everything that must not run beside an answer of this page. asked: the answers that have not
     ended yet. trial: the last question of a lesson beside the conversation. measurement: stops all measurements that
-    were asked for. extraction: stops the last table that was asked for."""
+    were asked for. extraction: stops the last table that was asked for. offered: the tools that the page
+    runs."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""
@@ -35,6 +37,7 @@ class PageTalk:
         self.trial: LessonTrial | None = None
         self.measurement, self.extraction = StopToken(), StopToken()
         self.forgotten = ForgottenLessons(runtime)
+        self.offered = OfferedTools()
         self._conversation: Conversation | None = None
 
     def conversation(self) -> Conversation:
@@ -55,7 +58,7 @@ class PageTalk:
             return None
         from app.page.tools import page_tools  # late: few pages need them
 
-        return page_tools(self.runtime, conversation)
+        return page_tools(self.runtime, conversation, self.offered)
 
     def note_activity(self) -> None:
         """Note that the person does something, here or in another tab: idle learning pauses for a while."""
@@ -85,6 +88,7 @@ class PageTalk:
         self.stop_trial()
         self.measurement.stop()
         self.extraction.stop()
+        self.offered.close()
         async with self.turn:
             self.forgotten.close()
             if self._conversation is not None:

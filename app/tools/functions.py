@@ -110,7 +110,7 @@ def _function_tool(function: Callable[..., Any], name: str, needs: tuple[str, ..
             raise ToolFailure(f"{name} failed: {_last_line(error, function)}") from error
 
     (checked,) = tools_from([ToolDefinition(name, about, shape.schema).entry()])
-    return FunctionTool(checked, run, needs, function)
+    return FunctionTool(checked, run, needs, function=function)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> Shape:

@@ -30,12 +30,14 @@ class Tool:
     """A tool that a model may call.
 
     run: gets the arguments of a call, checks them, and returns what the model reads, at most some MOST_RESULT
-    characters; raises ToolFailure. needs: what it may do beyond computing, as in `needs_in_words`.
+    characters; raises ToolFailure. needs: what it may do beyond computing, as in `needs_in_words`. seconds: of a call,
+    if the usual limit does not fit, as for a tool that asks the user.
     """
 
     definition: ToolDefinition
     run: Callable[[Mapping[str, Any]], Awaitable[str]]
     needs: tuple[str, ...] = ()
+    seconds: float | None = None
 
     @property
     def name(self) -> str:

@@ -23,6 +23,7 @@ ALLOWED = {
     "memory/relocation.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "sw.js": "an error that nobody is told",
+    "tools/": "said to the model, in English",
     "turn/turn_view.js": "an opinion, for code",
 }
 

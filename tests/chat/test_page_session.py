@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.generation.answer_adapters import AnswerAdapters
+from app.generation.answer_settings import CALLS_POLICY
 from app.generation.assistant import Assistant
 from app.page.session import PageSession
 from app.runtime import Runtime, RuntimeConfig
@@ -227,3 +228,61 @@ async def test_a_page_that_leaves_an_answer_stops_it(pages: Pages) -> None:
     await heard.answer_of(page, "Hello")
     assert "done" not in {event["type"] for event in heard}
     assert not page.talk.asked
+
+
+class Asked(list[dict[str, Any]]):
+    """The calls that a page is asked to run. answer: what it says to each at once; None for nothing."""
+
+    def __init__(self, page: PageSession, answer: str | None) -> None:
+        self.page, self.says, self.one = page, answer, asyncio.Event()
+        self.listening = asyncio.create_task(page.stream("tools", "asks", "{}", self))
+
+    def __call__(self, told: str) -> bool:
+        self.append(json.loads(told))
+        self.one.set()
+        if self.says is not None:
+            self.page.apis.tools.answer(self[-1]["id"], self.says, self.says.startswith("No"))
+        return True
+
+
+async def with_tools(pages: Pages, answer: str | None) -> tuple[PageSession, Asked]:
+    """A page that runs a tool."""
+    await pages.runtime.memory.policies.edit(CALLS_POLICY, True)
+    page = pages.new()
+    asked = Asked(page, answer)
+    await asyncio.sleep(0)
+    page.apis.tools.offer("echo", [{"name": "echo", "parameters": {"type": "object"}}])
+    return page, asked
+
+
+async def called(page: PageSession) -> Any:
+    return json.loads(await page._calls.call("conversation", "callTool", '{"name": "echo", "given": {"code": "1"}}'))
+
+
+async def test_a_tool_of_a_page_is_run_by_that_page_and_its_result_is_cut(pages: Pages) -> None:
+    (first, of_first), (second, of_second) = await with_tools(pages, "1" * 30_000), await with_tools(pages, "No.")
+    result = (await called(first))["value"]
+    assert result["result"].startswith("1" * 20_000 + "\n(The result is longer")
+    assert not result["failed"]
+    assert (await called(second))["value"] == {"result": "No.", "failed": True}
+    assert [(one["source"], one["arguments"]) for one in of_first] == [("echo", {"code": "1"})]
+    assert len(of_second) == 1
+    second.apis.tools.offer("echo", [])
+    assert (await called(second))["error"]["kind"] == "UserError"
+
+
+async def test_a_call_ends_with_a_stop_and_with_the_page(pages: Pages) -> None:
+    page, asked = await with_tools(pages, None)
+    running = asyncio.create_task(called(page))
+    await asked.one.wait()
+    page.apis.conversation.stop()
+    assert (await running)["value"] == {"result": "It was stopped.", "failed": True}
+    await asyncio.sleep(0)
+    assert [one["isOver"] for one in asked] == [False, True]
+    asked.one.clear()
+    running = asyncio.create_task(called(page))
+    await asked.one.wait()
+    page.talk.offered.close()
+    assert (await running)["value"] == {"result": "The page that runs this tool is gone.", "failed": True}
+    assert await asked.listening == '{"value": null}'
+    assert (await called(page))["value"]["failed"]

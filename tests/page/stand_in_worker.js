@@ -110,6 +110,7 @@ Comlink.expose({
 
   stream(api, method, { text = '' }) {
     const events = new EventQueue();
+    if (api === 'tools') return events;
     stopped = false;
     const ended = method === 'profile' ? measure(events) : answer(text, events, method === 'retry');
     ended.then(() => events.end(), (error) => events.fail(error));

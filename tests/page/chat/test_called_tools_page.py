@@ -11,6 +11,31 @@ from tests.page.views.accessibility import found_by_axe
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 CALL = "given => sonata.engine.conversation.callTool({ name: 'calculate', given }).catch((error) => error.message)"
+OFFER = """() => sonata.tools.offer(
+  'test', ['echo', 'broken', 'slow'].map((name) => ({ name, description: '', parameters: { type: 'object' } })),
+  async (name, given, signal) => {
+    if (name === 'broken') throw Object.assign(new Error('It is broken.'), { stack: undefined });
+    if (name === 'slow') await new Promise((resolve) => {
+      window.begun();
+      signal.onabort = () => { window.aborted = true; resolve(); };
+    });
+    return { text: JSON.stringify(given) };
+  })"""
+CALL_OWN = (
+    """name => sonata.engine.conversation.callTool({ name, given: { say: 'hello' } }).catch((error) => error.message)"""
+)
+STOP = """async () => {
+  const begun = new Promise((resolve) => { window.begun = resolve; });
+  const called = sonata.engine.conversation.callTool({ name: 'slow', given: {} });
+  await begun;
+  await sonata.engine.conversation.stop();
+  const told = [await called, await new Promise((resolve) => setTimeout(() => resolve(window.aborted), 50))];
+  delete window.begun;
+  delete window.aborted;
+  return told;
+}"""
+TWICE = """() => sonata.tools.offer('other', [{ name: 'echo', description: '', parameters: {} }], () => {})
+  .catch((error) => error.message)"""
 
 
 async def test_a_call_opens_to_its_result_and_runs_again(page_alone: ChatPage) -> None:
@@ -40,10 +65,18 @@ async def test_a_running_call_is_stopped(page_alone: ChatPage) -> None:
 async def test_tools_run_in_the_page_once_they_are_switched_on(ready_chat: ChatPage) -> None:
     page, given = ready_chat.page, {"expression": "17 * 23"}
     assert "is not there" in await page.evaluate(CALL, given)
+    await page.evaluate(OFFER)
     part = await ready_chat.open_part("Answers")
     await part.get_by_role("checkbox", name="Answers call tools").check()
     await expect(part.get_by_role("status")).not_to_be_empty()
     assert "391" in (await page.evaluate(CALL, given))["result"]
     assert (await page.evaluate(CALL, {"expression": 3}))["failed"]
+    echo = {"result": '{"say":"hello"}', "failed": False}
+    assert await page.evaluate(CALL_OWN, "echo") == echo  # the page runs it
+    assert await page.evaluate(CALL_OWN, "broken") == {"result": "It is broken.", "failed": True}
+    assert await page.evaluate(STOP) == [{"result": "It was stopped.", "failed": True}, True]
+    assert "Two tools are called echo" in await page.evaluate(TWICE)
+    await page.evaluate("sonata.tools.withdraw('test')")
+    assert "is not there" in await page.evaluate(CALL_OWN, "echo")
     await ready_chat.close_panel()
     await ready_chat.ask("Is it warm?")  # the tiny model has no room for tools

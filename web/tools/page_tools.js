@@ -1,0 +1,73 @@
+/**
+ * The tools that this page runs for the model. A source (a dropped file, a server) offers its tools as long as it has
+ * them; app/page/offered_tools.py asks for each call, of the tab whose answer calls.
+ */
+import { describe, fromError } from '../shell/problems.js';
+
+/**
+ * @typedef {{name: string, description: string, parameters: object}} Definition `parameters`: the JSON Schema of an object
+ * @typedef {{text: string}|{failed: string}} Result what the model reads; `failed`: a sentence on why there is no result
+ * @typedef {(name: string, given: Record<string, any>, signal: AbortSignal) => Promise<Result>} Run runs a call. `signal`
+ *   aborts it if nobody waits for its result any more: the user stopped the answer, or its time is up
+ * @typedef {{definitions: Definition[], run: Run, seconds: number|null}} Source
+ */
+
+export class PageTools {
+  #sources = /** @type {Map<string, Source>} */ (new Map());
+  #running = /** @type {Map<string, AbortController>} */ (new Map()); // by the id of what was asked
+  #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
+
+  /**
+   * Offer tools, in place of those that the source had.
+   * @param {string} source @param {Definition[]} definitions @param {Run} run
+   * @param {number|null} [seconds] of a call, if a minute does not fit
+   * @returns {Promise<void>} rejects with a userError if they cannot be used, such as by another tool of the same name
+   */
+  async offer(source, definitions, run, seconds = null) {
+    await this.#engine?.tools.offer({ source, definitions, seconds });
+    this.#sources.set(source, { definitions, run, seconds });
+  }
+
+  /** @param {string} source */
+  async withdraw(source) {
+    if (this.#sources.delete(source)) await this.#engine?.tools.offer({ source, definitions: [] });
+  }
+
+  /** Offer everything to an engine that has begun, and run its calls until another one is used. @param {import('../engine/engine.js').Engine} engine */
+  async use(engine) {
+    for (const running of this.#running.values()) running.abort();
+    this.#running.clear();
+    this.#engine = engine;
+    const asks = await engine.tools.asks();
+    for (const [source, { definitions, seconds }] of this.#sources) {
+      if (definitions.length) engine.tools.offer({ source, definitions, seconds }).catch(() => this.#sources.delete(source));
+    }
+    for await (const ask of asks) {
+      if (engine !== this.#engine) return;
+      if (ask.isOver) this.#running.get(ask.id)?.abort();
+      else this.#take(engine, ask).catch(() => {}); // the engine is gone: nobody waits
+    }
+  }
+
+  /** @param {import('../engine/engine.js').Engine} engine @param {import('../protocol_calls.js').ToolAsk} ask */
+  async #take(engine, { id, source, name, arguments: given }) {
+    const ending = new AbortController();
+    this.#running.set(id, ending);
+    const result = await this.#run(source, name, given, ending.signal);
+    if (this.#running.get(id) === ending) this.#running.delete(id);
+    if (ending.signal.aborted) return;
+    const failed = 'failed' in result;
+    await engine.tools.answer({ id, text: failed ? result.failed : result.text, failed });
+  }
+
+  /** @returns {Promise<Result>} */
+  async #run(source, name, given, signal) {
+    const found = this.#sources.get(source);
+    if (!found) return { failed: `The tool ${name} is no longer there.` };
+    try {
+      return await found.run(name, given, signal);
+    } catch (error) {
+      return { failed: describe(fromError(error)).message };
+    }
+  }
+}
