@@ -103,7 +103,8 @@ async def test_code_shows_its_outputs_and_harm_ends_with_a_sentence(page_apart: 
 
     for harm, reason in [*HOSTILE.values(), ("import js", "browser")]:
         if reason in SENTENCES:
-            await expect(await run(page_apart, harm)).to_contain_text(SENTENCES[reason])
+            outputs = await run(page_apart, f"a = None  # a list of the one before\n{harm}")
+            await expect(outputs).to_contain_text(SENTENCES[reason])
     outputs = await run(page_apart, "import js, json\nkept / 0")
     await expect(outputs.locator(".python-error")).to_contain_text("Line 1: import js, json")
 
