@@ -111,11 +111,11 @@ const tabs = new ModelTabs(engineKey(options), { patience: options.patience, onM
 const watchdog = new Watchdog(options.patience, onSilence);
 const offlineNotice = new OfflineNotice(notices, byId('works-offline', HTMLElement));
 offerTables(() => engine, (sentence) => notices.say('table', sentence), byId('log', HTMLElement));
+const pageTools = new PageTools();
 offerPython({
   engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence), ask,
-});
+}, pageTools);
 new InstallButton(byId('install', HTMLButtonElement));
-const pageTools = new PageTools();
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // set from the first `load` on

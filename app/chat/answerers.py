@@ -39,11 +39,11 @@ LeaveOut = Callable[[Sequence[Lesson]], Awaitable[None]]
 """Takes what lessons say out of the part of the conversation that the model reads."""
 
 
-OfferTools = Callable[[str | None], "ToolUse | None"]
+OfferTools = Callable[[str | None], "Awaitable[ToolUse | None]"]
 """Returns the tools that a conversation with this id (None: it is not stored yet) may call now; None if none."""
 
 
-def no_tools(session: str | None) -> None:
+async def no_tools(session: str | None) -> None:
     """Offer no tools."""
 
 
@@ -213,7 +213,7 @@ class ToolLoopAnswerer(FileAnswerer):
     ) -> Answer | None:
         if question.rest or self._assistant.has_shape:
             return None
-        tools = self._offered(self._tree.session.id if self._tree.session else None)
+        tools = await self._offered(self._tree.session.id if self._tree.session else None)
         if tools is None:
             return None
         return await ModelAnswerer.answer(self, question, await self._found(question), tools)

@@ -94,7 +94,11 @@ def run_chat(
     allow /run. tools: that answers may call."""
     console = terminal.console()
     code = PythonRuns(console) if python else None
-    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime, lambda session: tools)
+
+    async def offered(session: str | None) -> ToolUse | None:
+        return tools
+
+    conversation = Conversation(Assistant(model, sampling, max_tokens, adapters), runtime, offered)
     if adapter is not None:
         runner.run(conversation.assistant.use_adapter(open_adapter(adapter)))
     last: list[Route] = []

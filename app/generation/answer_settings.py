@@ -21,6 +21,8 @@ SAMPLING_POLICY = "answers.sampling"
 LONGEST_POLICY = "answers.longest"
 CALLS_POLICY = "tools.calls"
 """The policy that lets answers of the page call tools; without it they do not."""
+PYTHON_POLICY = "tools.python"
+"""The policy that lets them run Python as well."""
 
 LONGEST_INSTRUCTIONS = 4_000
 """The most characters. They are read with every conversation."""

@@ -16,7 +16,13 @@ from app.consolidation.deep_loop import REPORT_POLICY, UNTIL_POLICY
 from app.consolidation.idle_learning import LAST
 from app.consolidation.idle_work import BACKGROUND_POLICY
 from app.consolidation.loop_runs import RUNS_POLICY
-from app.generation.answer_settings import CALLS_POLICY, INSTRUCTIONS_POLICY, LONGEST_POLICY, SAMPLING_POLICY
+from app.generation.answer_settings import (
+    CALLS_POLICY,
+    INSTRUCTIONS_POLICY,
+    LONGEST_POLICY,
+    PYTHON_POLICY,
+    SAMPLING_POLICY,
+)
 from app.lessons.service import INSTANT_POLICY, READING_POLICY, THRESHOLD_POLICY
 from app.lessons.vectors import EMBEDDER_POLICY as LESSONS_EMBEDDER
 from app.records.memory import Memory
@@ -130,6 +136,11 @@ _KNOWN: Mapping[str, _Known] = {
     CALLS_POLICY: _Known(
         Message("policy.calls.title", "Answers call tools"),
         Message("policy.calls.about", "Whether the model may call tools for its answers."),
+        _on,
+    ),
+    PYTHON_POLICY: _Known(
+        Message("policy.python.title", "Answers run Python"),
+        Message("policy.python.about", "Whether Python that the model writes runs for its answers without a click."),
         _on,
     ),
     ROUTING_POLICY: _Known(

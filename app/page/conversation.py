@@ -62,7 +62,7 @@ class TalkApi:
         from app.generation.tool_loop import run_tool  # late: few pages need it
         from app.tools import ToolFailure
 
-        use, stop = self._talk.tools(self._talk.conversation().session_id), StopToken()
+        use, stop = await self._talk.tools(self._talk.conversation().session_id), StopToken()
         if use is None or name not in use.tools:
             raise UserError(
                 "tools.not-here", "The tool {name} is not there. Settings, Answers, switches tools on.", name=name

@@ -59,7 +59,7 @@ class OfferedTools:
         from app.tools import Tool
 
         async def run(arguments: Mapping[str, Any]) -> str:
-            return await self._ask(source, definition.name, arguments)
+            return await self.ask(source, definition.name, arguments)
 
         return Tool(definition, run, seconds=seconds)
 
@@ -89,14 +89,15 @@ class OfferedTools:
             waiting.set_result(told)
 
     def close(self) -> None:
-        """Ask the page no more: it is gone, or begins anew."""
+        """Ask the page no more: it is gone, or begins again."""
         asks, self._asks = self._asks, None
         if asks is not None:
             asks.put_nowait(None)
         for id in list(self._waiting):
             self.answer(id, GONE, failed=True)
 
-    async def _ask(self, source: str, name: str, arguments: Mapping[str, Any]) -> str:
+    async def ask(self, source: str, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the page's result of a call. Raises ToolFailure, also if the page is gone."""
         from app.tools import ToolFailure
 
         asks = self._asks
@@ -121,7 +122,7 @@ class ToolsApi:
         self._offered = offered
 
     def offer(self, source: str, definitions: Sequence[dict[str, Any]], seconds: float | None = None) -> None:
-        """Let the model call these tools of a source, in place of those that it had; none withdraws it. seconds: of a
+        """Let the model call these tools of a source instead of those that it had; none withdraws it. seconds: of a
         call, None for the usual limit."""
         self._offered.offer(source, definitions, seconds)
 

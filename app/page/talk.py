@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from app.chat.conversation import Conversation
-from app.generation.answer_settings import CALLS_POLICY
+from app.generation.answer_settings import CALLS_POLICY, PYTHON_POLICY
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
 from app.lessons.forgotten_lessons import ForgottenLessons
@@ -50,15 +50,18 @@ class PageTalk:
         """Return the model that runs. Raises BackendError."""
         return self.conversation().assistant.model
 
-    def tools(self, conversation: str | None) -> ToolUse | None:
+    async def tools(self, conversation: str | None) -> ToolUse | None:
         """Return the tools that answers of a conversation may call; None unless the setting is on."""
-        memory = self.runtime.memory_if_open
-        policy = None if memory is None else memory.policies.look(CALLS_POLICY)
-        if policy is None or policy.value is not True:
+        if not self._allows(CALLS_POLICY):
             return None
         from app.page.tools import page_tools  # late: few pages need them
 
-        return page_tools(self.runtime, conversation, self.offered)
+        return await page_tools(self.runtime, conversation, self.offered, runs_python=self._allows(PYTHON_POLICY))
+
+    def _allows(self, name: str) -> bool:
+        memory = self.runtime.memory_if_open
+        policy = None if memory is None else memory.policies.look(name)
+        return policy is not None and policy.value is True
 
     def note_activity(self) -> None:
         """Note that the person does something, here or in another tab: idle learning pauses for a while."""

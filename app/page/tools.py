@@ -9,15 +9,31 @@ from app.runtime import Runtime
 from app.tools import tools_by_name
 from app.tools.built_in import built_in_tools
 from app.tools.memory_tools import file_tools, memory_tools
+from app.tools.python_tool import python_run_by
+
+PYTHON_SECONDS = 600.0
+"""The time of a call of `python`. The page ends the code after 60, but may ask the user about packages before."""
 
 
-def page_tools(runtime: Runtime, conversation: str | None, offered: OfferedTools) -> ToolUse:
+async def page_tools(
+    runtime: Runtime, conversation: str | None, offered: OfferedTools, *, runs_python: bool = False
+) -> ToolUse:
     """Return the built-in tools, those of the memory, of the files of a stored conversation, and those that the page
-    offers, except if they have the name of one of ours."""
+    offers, except if they have the name of one of ours. runs_python: it may also run code in the page's Python
+    (web/tools/python_tool.js)."""
 
     async def items() -> MemoryItems:
         return MemoryItems(runtime)
 
-    files = file_tools(runtime.files, conversation) if conversation else ()
-    ours = tools_by_name([*built_in_tools(), *memory_tools(items), *files])
-    return ToolUse({**{tool.name: tool for tool in offered.tools}, **ours})
+    async def run(code: str) -> str:
+        return await offered.ask("python", "python", {"code": code})
+
+    files = await runtime.files.files(conversation) if conversation and runs_python else []
+    tools = [
+        *built_in_tools(),
+        *memory_tools(items),
+        *(file_tools(runtime.files, conversation) if conversation else ()),
+    ]
+    if runs_python:
+        tools.append(python_run_by(run, [file["name"] for file in files], PYTHON_SECONDS))
+    return ToolUse({**{tool.name: tool for tool in offered.tools}, **tools_by_name(tools)})

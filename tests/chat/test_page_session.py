@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.generation.answer_adapters import AnswerAdapters
-from app.generation.answer_settings import CALLS_POLICY
+from app.generation.answer_settings import CALLS_POLICY, PYTHON_POLICY
 from app.generation.assistant import Assistant
 from app.page.session import PageSession
 from app.runtime import Runtime, RuntimeConfig
@@ -286,3 +286,16 @@ async def test_a_call_ends_with_a_stop_and_with_the_page(pages: Pages) -> None:
     assert (await running)["value"] == {"result": "The page that runs this tool is gone.", "failed": True}
     assert await asked.listening == '{"value": null}'
     assert (await called(page))["value"]["failed"]
+
+
+async def test_python_is_a_tool_of_the_page_only_if_its_setting_is_on(pages: Pages) -> None:
+    page, asked = await with_tools(pages, "42")
+    call = '{"name": "python", "given": {"code": "6 * 7"}}'
+    assert "UserError" in await page._calls.call("conversation", "callTool", call)
+    await pages.runtime.memory.policies.edit(PYTHON_POLICY, True)
+    assert json.loads(await page._calls.call("conversation", "callTool", call))["value"]["result"] == "42"
+    assert [(one["source"], one["name"], one["arguments"]) for one in asked] == [
+        ("python", "python", {"code": "6 * 7"})
+    ]
+    await pages.runtime.memory.policies.edit(CALLS_POLICY, False)
+    assert "UserError" in await page._calls.call("conversation", "callTool", call)

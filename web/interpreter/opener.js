@@ -12,9 +12,19 @@ import { t } from '../i18n/i18n.js';
 
 let page = /** @type {Page|null} */ (null);
 
-/** @param {Page} given */
-export function offerPython(given) {
+/** @param {Page} given @param {import('../tools/page_tools.js').PageTools} tools */
+export function offerPython(given, tools) {
   page = given;
+  // app/page/tools.py has the definition, and offers it if the user allows it.
+  tools.offer('python', [], async (_name, { code }, signal, show) => {
+    const { runForModel } = await load();
+    return runForModel(String(code), signal, given, show);
+  });
+}
+
+async function load() {
+  const [runs] = await Promise.all([import('./python_runs.js'), loadStyles('interpreter/python.css')]);
+  return runs;
 }
 
 /** @param {{element: HTMLElement, text: string}} figure a block of code @returns {HTMLButtonElement} */
@@ -26,8 +36,7 @@ export function runButton(figure) {
     if (!page) return;
     page.say(null);
     try {
-      const [{ toggle }] = await Promise.all([import('./python_runs.js'), loadStyles('interpreter/python.css')]);
-      toggle(figure, made, page);
+      (await load()).toggle(figure, made, page);
     } catch {
       page.say(t('python.notLoaded'));
     }

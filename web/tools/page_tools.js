@@ -3,12 +3,14 @@
  * them; app/page/offered_tools.py asks for each call, of the tab whose answer calls.
  */
 import { describe, fromError } from '../shell/problems.js';
+import { showCall } from './call_views.js';
 
 /**
  * @typedef {{name: string, description: string, parameters: object}} Definition `parameters`: the JSON Schema of an object
  * @typedef {{text: string}|{failed: string}} Result what the model reads; `failed`: a sentence on why there is no result
- * @typedef {(name: string, given: Record<string, any>, signal: AbortSignal) => Promise<Result>} Run runs a call. `signal`
- *   aborts it if nobody waits for its result any more: the user stopped the answer, or its time is up
+ * @typedef {(name: string, given: Record<string, any>, signal: AbortSignal, show: (element: HTMLElement) => void) =>
+ *   Promise<Result>} Run runs a call. `signal` aborts it if nobody waits for its result any more: the user stopped the
+ *   answer, or its time is up. `show` puts an element below the call's line, such as a question to the user
  * @typedef {{definitions: Definition[], run: Run, seconds: number|null}} Source
  */
 
@@ -18,7 +20,7 @@ export class PageTools {
   #engine = /** @type {import('../engine/engine.js').Engine|null} */ (null);
 
   /**
-   * Offer tools, in place of those that the source had.
+   * Offer tools, instead of those that the source had.
    * @param {string} source @param {Definition[]} definitions @param {Run} run
    * @param {number|null} [seconds] of a call, if a minute does not fit
    * @returns {Promise<void>} rejects with a userError if they cannot be used, such as by another tool of the same name
@@ -65,7 +67,7 @@ export class PageTools {
     const found = this.#sources.get(source);
     if (!found) return { failed: `The tool ${name} is no longer there.` };
     try {
-      return await found.run(name, given, signal);
+      return await found.run(name, given, signal, (element) => showCall(name, given, element));
     } catch (error) {
       return { failed: describe(fromError(error)).message };
     }

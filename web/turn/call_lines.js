@@ -3,9 +3,13 @@ import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { button, element } from '../common/dom.js';
 import { describe, fromError } from '../shell/problems.js';
+import { takeViews } from '../tools/call_views.js';
 import { t } from '../i18n/i18n.js';
 
-/** @typedef {{id: string, name: string, arguments: Record<string, any>, state: 'running'|'done'|'failed'|'again', result: string, again: string}} Call */
+/**
+ * @typedef {{id: string, name: string, arguments: Record<string, any>, state: 'running'|'done'|'failed'|'again', result: string,
+ *   again: string, view: HTMLElement|null, leave: () => void}} Call `view`: what it shows below its line; `leave`: take no more of it
+ */
 
 export class CallLines {
   element = element('div', 'calls');
@@ -21,7 +25,9 @@ export class CallLines {
 
   /** @param {import('../protocol.js').ToolCalled} called */
   called({ id, name, arguments: given }) {
-    this.#calls.push({ id, name, arguments: given, state: 'running', result: '', again: '' });
+    const call = /** @type {Call} */ ({ id, name, arguments: given, state: 'running', result: '', again: '', view: null, leave: () => {} });
+    this.#calls.push(call);
+    this.#takeView(call);
     this.#draw();
   }
 
@@ -29,19 +35,32 @@ export class CallLines {
   returned({ id, result, failed }) {
     const call = this.#calls.findLast((one) => one.id === id);
     if (call) Object.assign(call, { result, state: failed ? 'failed' : 'done' });
+    call?.leave();
     this.#draw();
+  }
+
+  /** @param {Call} call */
+  #takeView(call) {
+    call.leave = takeViews(call.name, call.arguments, (view) => {
+      call.view = view;
+      this.#draw();
+    });
   }
 
   /** No call runs any more. */
   end() {
-    for (const call of this.#calls) if (call.state === 'running') Object.assign(call, { state: 'failed', result: t('calls.stopped') });
+    for (const call of this.#calls.filter(({ state }) => state === 'running')) {
+      Object.assign(call, { state: 'failed', result: t('calls.stopped') });
+      call.leave();
+    }
     this.#draw();
   }
 
   /** Run a finished call again. The answer stays as it is. @param {Call} call */
   async #again(call) {
     const { state } = call;
-    Object.assign(call, { state: 'again', again: '' });
+    Object.assign(call, { state: 'again', again: '', view: null });
+    this.#takeView(call);
     this.#draw();
     try {
       const { result, failed } = await this.#conversation.callTool({ name: call.name, given: call.arguments });
@@ -50,6 +69,7 @@ export class CallLines {
       call.again = describe(fromError(error)).message;
     }
     call.state = state;
+    call.leave();
     this.#draw();
   }
 
@@ -68,6 +88,6 @@ export class CallLines {
       <pre tabindex="0" dir="auto">${call.result}</pre>
       ${call.again ? html`<p>${t('calls.again')}</p><pre tabindex="0" dir="auto">${call.again}</pre>` : nothing}
       ${runs ? nothing : button(t('calls.run'), 'quiet', () => this.#again(call))}
-    </details>${runs ? button(t('calls.stop'), 'quiet', () => this.#conversation.stop()) : nothing}`;
+    </details>${call.view ?? nothing}${runs ? button(t('calls.stop'), 'quiet', () => this.#conversation.stop()) : nothing}`;
   }
 }

@@ -38,8 +38,7 @@ NATIVE_ONLY = (
         "app/models/template_renderer.py",
     ),
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
-    *("app/tools/python_tool.py", "app/tools/tool_file.py"),
-    *("app/tools/python_tool.py", "app/tools/tool_file.py"),
+    "app/tools/tool_file.py",
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *(

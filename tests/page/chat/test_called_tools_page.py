@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.page.chat_page import ChatPage
-from tests.page.views.accessibility import found_by_axe
+from tests.page.views.accessibility import COLOURS, found_by_axe
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -80,3 +80,68 @@ async def test_tools_run_in_the_page_once_they_are_switched_on(ready_chat: ChatP
     assert "is not there" in await page.evaluate(CALL_OWN, "echo")
     await ready_chat.close_panel()
     await ready_chat.ask("Is it warm?")  # the tiny model has no room for tools
+
+
+PYTHON = (
+    "code => sonata.engine.conversation.callTool({ name: 'python', given: { code } }).catch((error) => error.message)"
+)
+STORED = """async ([code, number]) => {
+  const shown = { after: null, siblings: [number], created: 0 };
+  const call = { id: 'call00001', name: 'python', arguments: { code } };
+  await sonata.chat.showStored([
+    { ...shown, number, role: 'user', content: code, events: [] },
+    { ...shown, number: number + 1, after: number, siblings: [number + 1], role: 'assistant', content: code, events: [
+      { type: 'tool-called', ...call }, { type: 'tool-returned', id: call.id, result: 'old', failed: false },
+      { type: 'delta', text: 'Three.' }, { type: 'done', reason: 'end', text: 'Three.', newTokens: 2 },
+    ] },
+  ], sonata.engine);
+}"""
+TABLE = """import csv
+rows = [dict(row) for row in csv.DictReader(open('sales.csv'))]
+open('total.txt', 'w').write('42')
+rows"""
+
+
+async def test_python_of_the_model_runs_in_the_python_of_the_chat_once_it_is_allowed(ready_chat: ChatPage) -> None:
+    page = ready_chat.page
+    part = await ready_chat.open_part("Answers")
+    switch = part.get_by_role("checkbox", name="Answers run Python")
+    await expect(switch).to_be_disabled()
+    await part.get_by_role("checkbox", name="Answers call tools").check()
+    assert "is not there" in await page.evaluate(PYTHON, "6 * 7")
+    await switch.check()
+    await expect(switch).to_be_checked()
+    await ready_chat.close_panel()
+    file = {"name": "sales.csv", "mimeType": "text/csv", "buffer": b"region,sold\nnorth,40\nsouth,2\n"}
+    await page.set_input_files("input[type=file]", file)  # type: ignore[arg-type]
+    await ready_chat.ask("Hello")  # it waits for the file
+
+    assert await page.evaluate(PYTHON, "kept = 6\nprint('hi')\nkept * 7") == {"result": "hi\n42", "failed": False}
+    failed = await page.evaluate(PYTHON, "print(kept)\nkept / 0")
+    assert failed == {"result": "6\nLine 2: kept / 0\nZeroDivisionError: division by zero", "failed": True}
+
+    await page.evaluate(STORED, [TABLE, 10])
+    answer = page.locator(".answer").last
+    await answer.locator(".call summary").click()
+    await answer.get_by_role("button", name="Run again").click()
+    await expect(answer.locator(".call pre").last).to_have_text(
+        "region, sold\nnorth, 40\nsouth, 2\n[wrote total.txt, 2 bytes]"
+    )
+    await expect(answer.locator(".python-run td")).to_have_text(["north", "40", "south", "2"])
+    await expect(answer.get_by_role("button", name="Save total.txt (2 B)")).to_be_visible()
+    assert await found_by_axe(page, ".calls", COLOURS) == []
+
+    await page.evaluate(STORED, ["print('begun')\nwhile True: pass", 20])
+    await answer.locator(".call summary").click()
+    await answer.get_by_role("button", name="Run again").click()
+    await expect(answer.locator(".python-text")).to_have_text("begun\n")
+    await answer.locator(".calls").get_by_role("button", name="Stop").click()
+    await expect(answer.locator(".call pre").last).to_have_text("failed: It was stopped.")
+    await expect(answer.locator(".python-error")).to_contain_text("You stopped the code.")
+
+    await page.evaluate(STORED, ["import pandas", 30])
+    await answer.locator(".call summary").click()
+    await answer.get_by_role("button", name="Run again").click()
+    await answer.get_by_role("button", name="Do not load").click()
+    await expect(answer.locator(".call pre").last).to_contain_text("The packages were not loaded")
+    assert ready_chat.errors == []

@@ -176,6 +176,8 @@ export const choice = {
 export const calls = {
   again: 'Noch einmal ausgeführt:',
   failed: 'fehlgeschlagen',
+  python: 'Antworten führen Python aus',
+  pythonAbout: 'Python, das das Modell für seine Antwort schreibt, läuft sofort, und du siehst seine Ausgaben. Es erreicht die Dateien des Chats und sonst nichts von dir: weder das Gedächtnis noch andere Chats noch das Netz.',
   run: 'Noch einmal ausführen',
   running: 'läuft …',
   stop: 'Anhalten',

@@ -339,6 +339,8 @@ export const messages = /** @type {Record<string, string>} */ ({
   'policy.training.about': 'Ob das Modell in Pausen trainiert und das Ergebnis benutzt wird.',
   'policy.calls.title': 'Antworten rufen Werkzeuge auf',
   'policy.calls.about': 'Ob das Modell für seine Antworten Werkzeuge aufrufen darf.',
+  'policy.python.title': 'Antworten führen Python aus',
+  'policy.python.about': 'Ob Python, das das Modell schreibt, für seine Antworten ohne Klick läuft.',
   'tools.not-here': 'Das Werkzeug {name} ist nicht da. In den Einstellungen, Antworten, werden Werkzeuge eingeschaltet.',
   'policy.exact.title': 'Genaue Antworten',
   'policy.exact.about': 'Ob Rechnen, Daten, Einheiten und Zählen berechnet werden, bevor das Modell antwortet.',

@@ -176,6 +176,8 @@ export const choice = {
 export const calls = {
   again: 'Run again:',
   failed: 'failed',
+  python: 'Answers run Python',
+  pythonAbout: 'Python that the model writes for its answer runs at once, and you see its outputs. It reaches the files of the chat, and nothing else of yours: not the memory, not other chats, not the network.',
   run: 'Run again',
   running: 'runs …',
   stop: 'Stop',

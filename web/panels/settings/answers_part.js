@@ -10,6 +10,7 @@ const SAMPLED = 'answers.sampling';
 const LONGEST = 'answers.longest';
 const EXACT = 'tools.exact'; // app/chat/exact_answers.py
 const CALLS = 'tools.calls'; // app/generation/answer_settings.py
+const PYTHON = 'tools.python';
 const ROUTING = 'routing.automatic'; // app/routing/agent_choice.py
 const LONGEST_INSTRUCTIONS = 4000; // characters, as in app/generation/answer_settings.py
 const PRESETS = ['agent', 'precise', 'balanced', 'varied'];
@@ -107,6 +108,11 @@ export class AnswersPart {
           <input type="checkbox" name="calls" .checked=${live(this.#values[CALLS] === true)}
             @change=${(event) => this.#save(CALLS, event.target.checked)}>
           <span>${t('calls.switch')}<small>${t('calls.switchAbout')}</small></span>
+        </label>
+        <label class="choice">
+          <input type="checkbox" name="python" .checked=${live(this.#values[PYTHON] === true)} ?disabled=${this.#values[CALLS] !== true}
+            @change=${(event) => this.#save(PYTHON, event.target.checked)}>
+          <span>${t('calls.python')}<small>${t('calls.pythonAbout')}</small></span>
         </label>
         ${this.#problem.element}
         <p class="outcome" role="status">${this.#saved}</p>
