@@ -47,6 +47,7 @@ import { InstallButton } from './shell/install.js';
 import { takeShared } from './shell/share_target.js';
 import { offerPython } from './interpreter/opener.js';
 import { PageTools } from './tools/page_tools.js';
+import { offerToolServers } from './mcp/opener.js';
 import { offerTables } from './table/opener.js';
 import { OfflineNotice } from './shell/offline_notice.js';
 import { PanelOpener } from './panels/panel_opener.js';
@@ -116,6 +117,7 @@ offerPython({
   engine: () => engine, chat: () => ({ opening: stored.openings, id: stored.id }), say: (sentence) => notices.say('python', sentence), ask,
 }, pageTools);
 new InstallButton(byId('install', HTMLButtonElement));
+offerToolServers(pageTools);
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // set from the first `load` on

@@ -37,6 +37,9 @@ _DOWNLOADS = _WORKER | {
     "connect-src": "'self' https: http://localhost:* http://127.0.0.1:*",
     "worker-src": "'none'",
 }
+# The user's tool servers. This worker sees what a call says, and nothing else of the chat; it refuses hosts that are
+# not on the user's list (web/mcp/mcp_worker.js).
+_TOOL_SERVERS = _COMMON | {"connect-src": _DOWNLOADS["connect-src"], "worker-src": "'none'"}
 # It only hands ports over (web/engine/broker_worker.js).
 _BROKER = _COMMON | {"connect-src": "'none'", "worker-src": "'none'"}
 # The template is untrusted: the worker that runs it may connect to nothing.
@@ -57,6 +60,7 @@ def _policy(directives: dict[str, str]) -> str:
 POLICIES = (
     ("downloads/model_worker.js", _policy(_DOWNLOADS)),
     ("downloads/other_sites_worker.js", _policy(_DOWNLOADS)),
+    ("mcp/mcp_worker.js", _policy(_TOOL_SERVERS)),
     ("tokenizers/template_worker.js", _policy(_TEMPLATES)),
     ("engine/broker_worker.js", _policy(_BROKER)),
     ("interpreter/host_worker.js", _policy(_INTERPRETER)),

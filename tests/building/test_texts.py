@@ -22,6 +22,7 @@ TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.va
 ALLOWED = {
     "memory/relocation.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
+    "mcp/": "said to the model, in English",
     "sw.js": "an error that nobody is told",
     "tools/": "said to the model, in English",
     "turn/turn_view.js": "an opinion, for code",

@@ -56,12 +56,12 @@ class AskingButton extends Directive {
 export const askingButton = directive(AskingButton);
 
 /**
- * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean}}
- *   question `isHarmless`: nothing is lost by `yes`. `isUnexpected`: no action of the user led to the question, so `yes` waits
+ * @param {{title: string, paragraphs: string[], yes: string, no?: string, isUnexpected?: boolean, isHarmless?: boolean,
+ *   signal?: AbortSignal}} question `isHarmless`: nothing is lost by `yes`. `signal` takes it back. `isUnexpected`: no action of the user led to the question, so `yes` waits
  *   a moment: a click or a key may be meant for what was shown before
  * @returns {Promise<boolean>} true only for a click on `yes`
  */
-export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false, isHarmless = false }) {
+export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpected = false, isHarmless = false, signal }) {
   const dialog = element('dialog', 'ask');
   dialog.setAttribute('aria-labelledby', 'ask-title');
   render(html`
@@ -75,6 +75,7 @@ export function ask({ title, paragraphs, yes, no = t('forms.cancel'), isUnexpect
   dialog.showModal();
   const [refuse, agree] = dialog.querySelectorAll('button');
   refuse.focus();
+  signal?.addEventListener('abort', () => dialog.close());
   const stopWaiting = isUnexpected ? waitToBeSeen(agree) : () => {};
   return new Promise((resolve) => {
     dialog.addEventListener('close', () => {

@@ -24,7 +24,7 @@ MODULES = f"{FOLDER}modules.json"
 PAGES = ("main.js",)
 WORKERS = (
     "engine/worker.js", "downloads/model_worker.js", "downloads/other_sites_worker.js", "routing/embedder_worker.js",
-    "markdown/highlight_worker.js", "interpreter/python_worker.js",
+    "markdown/highlight_worker.js", "interpreter/python_worker.js", "mcp/mcp_worker.js",
 )  # fmt: skip
 """Scripts that import anything."""
 APART = ("pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")

@@ -1,4 +1,4 @@
-"""The conformance tests of the Model Context Protocol, for the server over HTTP and for the client.
+"""The conformance tests of the Model Context Protocol, for the server over HTTP and for both clients.
 
 Node and the tests (npm's @modelcontextprotocol/conformance, by the committed lock) are installed once, into .venv and
 the cache; later runs need no network.
@@ -31,7 +31,7 @@ OF_SONATA = (
 )
 """Scenarios that ask for nothing but what each server has."""
 OF_CLIENT = ("initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults")
-"""Scenarios of the client without those of OAuth, which Sonata does not have."""
+"""Scenarios of the clients without those of OAuth, which Sonata does not have."""
 
 
 def install() -> list[str]:
@@ -94,7 +94,8 @@ def main() -> int:
     conformance = install()
     listed = subprocess.run([*conformance, "list", "--server"], capture_output=True, text=True, check=True).stdout
     of_server = [line.split()[1] for line in listed.splitlines() if line.startswith("  - ")]
-    client = f"{sys.executable} -m tests.bench.mcp.conformance_client"
+    native = f"{sys.executable} -m tests.bench.mcp.conformance_client"
+    page = f"{conformance[0]} {HERE / 'page_client.mjs'}"
     print("| part | scenario | checks | result | what failed |\n|---|---|---|---|---|")
     passed = list[bool]()
     with (
@@ -107,10 +108,11 @@ def main() -> int:
                 if only in scenario:
                     command = [*conformance, "server", "--url", url, "--scenario", scenario]
                     passed.append(tell(part, scenario, command))
-    for scenario in OF_CLIENT:
-        if only in scenario:
-            command = [*conformance, "client", "--command", client, "--scenario", scenario]
-            passed.append(tell("client", scenario, command))
+    for part, client in (("client", native), ("client of the page", page)):
+        for scenario in OF_CLIENT:
+            if only in scenario:
+                command = [*conformance, "client", "--command", client, "--scenario", scenario]
+                passed.append(tell(part, scenario, command))
     print(f"\n{sum(passed)} of {len(passed)} scenarios pass.")
     return 0
 

@@ -4,6 +4,7 @@ import { live } from '../../vendor/lit-html/directives/live.js';
 import { t } from '../../i18n/i18n.js';
 import { ProblemLine } from '../../common/dom.js';
 import { readNumber, SAMPLING } from '../agents/agent_fields.js';
+import { ToolServersSection } from './tool_servers.js';
 
 const INSTRUCTIONS = 'answers.instructions';
 const SAMPLED = 'answers.sampling';
@@ -22,6 +23,7 @@ export class AnswersPart {
   #root;
   /** @type {import('../../memory/client.js').Memory} */ #memory;
   #problem = new ProblemLine();
+  #servers = new ToolServersSection();
   #values = /** @type {Record<string, any>} */ ({});
   #saved = '';
   #storing = /** @type {Record<string, any>} */ ({}); // values being saved: an earlier read does not overwrite them
@@ -36,7 +38,7 @@ export class AnswersPart {
     this.#saved = '';
     this.#problem.say(null);
     render(nothing, this.#root); // refused input
-    return this.refresh();
+    return Promise.all([this.refresh(), this.#servers.show()]);
   }
 
   hide() {}
@@ -116,7 +118,8 @@ export class AnswersPart {
         </label>
         ${this.#problem.element}
         <p class="outcome" role="status">${this.#saved}</p>
-      </form>`, this.#root);
+      </form>
+      ${this.#servers.element}`, this.#root);
   }
 
   #saveField(own, name, typed, standard) {
