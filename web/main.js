@@ -282,9 +282,9 @@ async function onMemory(current) {
   showBelongings();
 }
 
-/** Send a message that the page offers. @param {string} text */
-function ask(text) {
-  if (sender.accepts(text)) sender.send(text);
+/** Send a message that the page offers. @param {string} text @param {string|null} [table] the attached table that it is about */
+function ask(text, table = null) {
+  if (sender.accepts(text)) sender.send(text, table);
 }
 
 /** The files of the conversation. The page is painted before they are known. */

@@ -460,7 +460,7 @@ class Calls {
 
 /** app/page/conversation.py says what each call does. */
 export class ConversationCalls extends Calls {
-  /** @param {{text: string, after?: number|'leaf'|null, agent?: string|null, choice?: string|null}} given @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
+  /** @param {{text: string, after?: number|'leaf'|null, agent?: string|null, choice?: string|null, table?: string|null}} given @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */
   respond(given) { return this.to.stream('conversation', 'respond', given); }
 
   /** @param {{after?: number|null, agent?: string|null, choice?: string|null}} [given] @returns {Promise<AsyncIterableIterator<import('./protocol.js').Event>>} */

@@ -41,8 +41,9 @@ class Answer:
 
     routed: None if it was not routed, or is another try. match: the lesson that gives it, if a lesson does. by: the
     model, a tool (which answers instead of the model), or the memory, whose answer the model does not read later
-    either. said: its text. calls: of tools, as their turn keeps them. failure: what ended it, if it failed.
-    is_more: something was said. id: the route's, if this is the first answer of that route.
+    either. table: the id of the attached table that it analyses. said: its text. calls: of tools, as their turn keeps
+    them. failure: what ended it, if it failed. is_more: something was said. id: the route's, if this is the first
+    answer of that route.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Answer:
     routed: Routed | None = None
     match: LessonMatch | None = None
     by: Literal["model", "tool", "memory"] = "model"
+    table: str | None = None
     said: str = ""
     done: Done | None = None
     failure: Exception | None = None
@@ -103,7 +105,7 @@ class Answer:
         the events before it, the ones that a stored turn shows (turn_events.py): `tool`, `card`, `taught` (of each
         answer of the memory), `passages` and `found`. `calls` of tools, as of MadeCall, each with its id. `reason`
         and `tokens` are as in Done. `thinking` ({text, seconds}) is there if the model thought before it answered,
-        and the name of its `adapter` if it had one."""
+        and the name of its `adapter` if it had one. `table`: as in Answer."""
         details: dict[str, Any] = {"request": self.id}
         if self.routed is not None:
             decision = self.routed.decision
@@ -131,6 +133,8 @@ class Answer:
                 details["tool"] = told
             elif isinstance(event, Citations):
                 details |= told
+        if self.table is not None:
+            details["table"] = self.table
         if self.calls:
             details["calls"] = self.calls
         if (done := self.done) is not None:

@@ -19,7 +19,7 @@ from app.chat.file_lookup import consult
 from app.chat.turn_events import citations_event, computation_event, taught_event
 from app.chat.turn_messages import messages_of
 from app.files.material import Material
-from app.generation.assistant import Assistant
+from app.generation.assistant import CHAT_SAMPLING, Assistant
 from app.lessons.chat_lessons import recall
 from app.lessons.match import recall_event
 from app.lessons.talk import talk
@@ -27,6 +27,7 @@ from app.protocol import AnswerEvent, Delta, Done, Event
 from app.records.lessons import Lesson
 from py_core.routing.agents import Agent
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 
 if TYPE_CHECKING:
     from app.generation.tool_loop import ToolUse
@@ -59,6 +60,7 @@ def answerers(
     """Return the answerers of a conversation. What was taught comes before what a tool computes; the model answers
     everything. tools: that it may call."""
     return (
+        AnalysisAnswerer(runtime, assistant),
         TalkAnswerer(runtime, assistant, tree, routes, leave_out),
         LessonAnswerer(runtime, assistant, routes),
         ToolAnswerer(runtime, assistant, tree),
@@ -66,6 +68,29 @@ def answerers(
         FileAnswerer(runtime, assistant, tree, routes),
         ModelAnswerer(assistant, routes),
     )
+
+
+class AnalysisAnswerer:
+    """The model writes Python that answers a question about an attached table, if the person asks for that."""
+
+    def __init__(self, runtime: Runtime, assistant: Assistant) -> None:
+        self._runtime, self._assistant = runtime, assistant
+
+    async def answer(self, question: ChatQuestion) -> Answer | None:
+        if question.table is None or question.rest:
+            return None
+        from app.files.analysis import analysis_of, is_correction  # late: few messages ask for it
+
+        table = await self._runtime.files.table(question.table)
+        if table is None:
+            raise StoreError("record", "files.removed", "This file was removed.")
+        analysis = analysis_of(table, question.table, question.text)
+        # The likeliest code has been seen, and was wrong.
+        sampling = redrawn(CHAT_SAMPLING) if question.again or is_correction(question.text) else None
+        saying = self._assistant.analyse(
+            question.text, analysis, before=question.before, sampling=sampling, stop=question.stop
+        )
+        return Answer(question.text, saying, [citations_event(analysis)], table=question.table)
 
 
 class TalkAnswerer:
@@ -171,8 +196,7 @@ class ModelAnswerer:
 
     def _redrawn(self, agent: Agent | None) -> SamplingParams:
         """Return a way of drawing that gives another answer each time."""
-        usual = self._assistant.usual_sampling(agent)
-        return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))
+        return redrawn(self._assistant.usual_sampling(agent))
 
 
 class FileAnswerer(ModelAnswerer):
@@ -217,6 +241,11 @@ class ToolLoopAnswerer(FileAnswerer):
         if tools is None:
             return None
         return await ModelAnswerer.answer(self, question, await self._found(question), tools)
+
+
+def redrawn(usual: SamplingParams) -> SamplingParams:
+    """Return the sampling with which an answer differs each time."""
+    return replace(usual, temperature=max(usual.temperature, RETRY_TEMPERATURE), seed=secrets.randbits(32))
 
 
 async def _spoken(done: Done) -> AsyncIterator[AnswerEvent]:

@@ -29,7 +29,8 @@ class ChatQuestion:
     answer. before: what the model reads first, None for all that was said.
 
     again: the message was asked before, and gets another answer; replaced: the answer that is shown. rest: that answer
-    did not come to its end, and is continued. stop: ends the answer.
+    did not come to its end, and is continued. table: the id of an attached table, for whose analysis the model writes
+    Python. stop: ends the answer.
     """
 
     text: str
@@ -39,15 +40,18 @@ class ChatQuestion:
     again: bool = False
     replaced: Turn | None = None
     rest: bool = False
+    table: str | None = None
     stop: StopToken = field(default_factory=StopToken)
 
 
-def new_message(branches: Branches, agents: Agents, text: str, after: Place, agent: str | None) -> ChatQuestion:
+def new_message(
+    branches: Branches, agents: Agents, text: str, after: Place, agent: str | None, table: str | None = None
+) -> ChatQuestion:
     """Raises StoreError("record"), AgentError."""
     if after == "leaf":
-        return ChatQuestion(text, branches.leaf, _agent(agents, agent))
+        return ChatQuestion(text, branches.leaf, _agent(agents, agent), table=table)
     before = [] if after is None else _path(branches, after)
-    return ChatQuestion(text, after, _agent(agents, agent), messages_of(before, agents))
+    return ChatQuestion(text, after, _agent(agents, agent), messages_of(before, agents), table=table)
 
 
 def another_answer(branches: Branches, agents: Agents, number: int | None, agent: str | None) -> ChatQuestion:
@@ -63,7 +67,10 @@ def another_answer(branches: Branches, agents: Agents, number: int | None, agent
     answers = branches.followers(number)
     here = [turn for turn in shown if turn.number in answers]
     replaced = here[0] if here else branches.turn(answers[-1]) if answers else None
-    return ChatQuestion(question.content, number, _agent(agents, agent), messages_of(before, agents), True, replaced)
+    table = replaced.details.get("table") if replaced and agent is None else None
+    return ChatQuestion(
+        question.content, number, _agent(agents, agent), messages_of(before, agents), True, replaced, table=table
+    )
 
 
 def rest_of_answer(branches: Branches, agents: Agents) -> ChatQuestion:

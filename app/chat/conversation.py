@@ -79,17 +79,21 @@ class Conversation:
         self._tree.choose(chosen)
 
     def respond(
-        self, text: str, *, after: Place = "leaf", agent: str | None = None, stop: StopToken | None = None
-    ) -> AsyncIterator[Event]:
+        self, text: str, *, after: Place = "leaf", agent: str | None = None, table: str | None = None,
+        stop: StopToken | None = None,
+    ) -> AsyncIterator[Event]:  # fmt: skip
         """Answer a message. It is stored with the answer after Done.
 
         after: the number of the turn that it follows, for example because an earlier message was edited; None: it
-        begins the conversation. agent: the id of the agent that answers, if the message is not routed. stop: ends the
-        answer, as `stop` does. Raises StoreError("record") if there is no such turn, AgentError if there is no such
-        agent, and what Assistant.respond raises.
+        begins the conversation. agent: the id of the agent that answers, if the message is not routed. table: the id of
+        an attached table, for whose analysis the model writes Python. stop: ends the answer, as `stop` does. Raises
+        StoreError("record") if there is no such turn or table, AgentError if there is no such agent, and what
+        Assistant.respond raises.
         """
         stop = self._stop = stop or StopToken()
-        return self._answer(lambda: new_message(self._tree.branches, self._routes.agents, text, after, agent), stop)
+        return self._answer(
+            lambda: new_message(self._tree.branches, self._routes.agents, text, after, agent, table), stop
+        )
 
     def retry(
         self, question: int | None = None, *, agent: str | None = None, stop: StopToken | None = None
@@ -152,7 +156,7 @@ class Conversation:
             self._read_no_loop()
         if answer.failure is not None:
             raise answer.failure
-        is_own = answer.by == "model" and answer.match is None
+        is_own = answer.by == "model" and answer.match is None and answer.table is None
         if is_own and not question.again and (offer := await self._offered(question.text)) is not None:
             yield offer
 

@@ -24,7 +24,7 @@ def look_at(table: Table) -> TableLook:
     """Columns with their kinds (number, date, group, text), the first rows, and up to three questions: their form with
     the names of columns (`files.ask_*` of the page's texts)."""
     shown = table.columns[:MOST_COLUMNS]
-    columns: list[LookColumn] = [{"name": column.name, "kind": _kind(column)} for column in shown]
+    columns: list[LookColumn] = [{"name": column.name, "kind": kind_of_column(column)} for column in shown]
     rows = [[column.cells[at][:MOST_CELL] for column in shown] for at in range(min(ROWS, len(table.lines)))]
     return {
         "name": table.name, "columns": columns, "rows": rows, "row_count": len(table.lines),
@@ -32,7 +32,8 @@ def look_at(table: Table) -> TableLook:
     }  # fmt: skip
 
 
-def _kind(column: Column) -> str:
+def kind_of_column(column: Column) -> str:
+    """number, date, group (few values, each in several rows) or text."""
     if column.numbers is not None:
         return "number"
     if column.months is not None:
@@ -45,7 +46,7 @@ def _is_group(column: Column) -> bool:
 
 
 def _questions(table: Table) -> list[LookQuestion]:
-    kinds = [(column.name, _kind(column)) for column in table.columns]
+    kinds = [(column.name, kind_of_column(column)) for column in table.columns]
     groups = [name for name, kind in kinds if kind == "group"]
     numbers = [name for name, kind in kinds if kind == "number" and not _IDENTIFIES.search(name)]
     made: list[LookQuestion] = []

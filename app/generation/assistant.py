@@ -42,6 +42,7 @@ from py_core.tokenizers.chat_template import Message
 from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought, split_thought
 
 if TYPE_CHECKING:
+    from app.files.analysis import Analysis
     from app.generation.tool_loop import ToolUse
 
 # A small model puts wrong words close behind right ones: drawing at random, even at temperature 0.2, loses facts that
@@ -211,12 +212,34 @@ class Assistant(WithAdapters):
             async for event in events:
                 yield event
 
+    async def analyse(
+        self, text: str, analysis: Analysis, *, before: Sequence[Message] | None = None,
+        sampling: SamplingParams | None = None, stop: StopToken | None = None,
+    ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
+        """Stream the code that answers a question about a table; a part of it is given. The model reads nothing of the
+        conversation, which message and answer join. The rest: as in `respond`."""
+        self._stop = stop or StopToken()
+        await self._leave_off()
+        messages = [*(self.messages if before is None else before), user_message(text)]
+        sampling, max_tokens = sampling or self._sampling or CHAT_SAMPLING, self._manner(None, None)[1]
+        reads = [user_message(analysis.asked(text))]
+        known = await begun_again(self.model, self._window, reads, 0, "", analysis.begun, "")
+        self.context = self._window.context(known.tokens, reads, 0)
+        yield Delta(analysis.begun)
+        sequence = self._alone = self._alone or self.model.engine.new_sequence()
+        prompt, forgotten = list(known.tokens), self._forgotten
+        saying = self._say(sequence, prompt, messages, forgotten, sampling, max_tokens, known=known, analysis=analysis)
+        async with aclosing(saying) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
     async def _say(
         self, sequence: TokenSequence, prompt: list[int], messages: list[Message], forgotten: int,
         sampling: SamplingParams, max_tokens: int, heads: Sequence[AnswerHead] = (), known: PartialAnswer | None = None,
-        taught: str | None = None,
+        taught: str | None = None, analysis: Analysis | None = None,
     ) -> AsyncIterator[AnswerEvent]:  # fmt: skip
-        """Read a prompt and answer, or continue the answer with which it ends. taught: as in `respond`."""
+        """Read a prompt and answer, or continue the answer with which it ends. taught: as in `respond`. analysis: says
+        where the answer ends, and how."""
         stop = self._stop
         if stop.is_stopped:
             yield Done("stopped")
@@ -257,6 +280,8 @@ class Assistant(WithAdapters):
                         if piece.is_thought:
                             thought_until = time.perf_counter()
                         yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
+                    if analysis is not None and (whole := analysis.whole(stream.text, is_over=False)) is not None:
+                        break
                     if stop.is_stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
@@ -265,6 +290,8 @@ class Assistant(WithAdapters):
                     yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
             if taught is not None and timings.reason in ("end", "loop"):
                 whole = taught  # the model may have ended before
+            if analysis is not None and whole is None and timings.reason in ("end", "loop"):
+                whole = analysis.whole(stream.text, is_over=True)
             if whole is not None:
                 timings.reason = "end"
                 if rest := whole[len(shown) :]:

@@ -232,7 +232,7 @@ class Session:
         for value in values:
             if value is None:
                 continue
-            output = _table(value) or Value(_cut(repr(value), MOST_VALUE))
+            output = _table(value) or Value(_cut(repr(_plain(value)), MOST_VALUE))
             self._printed.flush()
             self._tell(output)
 
@@ -338,6 +338,12 @@ def _is_artist(value: object) -> bool:
     """True for the result of a plotting function: the picture says more than its name."""
     first = value[0] if isinstance(value, list | tuple) and value else value
     return type(first).__module__.partition(".")[0] == "matplotlib"
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as a number of Python: np.float64(0.5) is 0.5."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 def _table(value: object) -> Table | None:

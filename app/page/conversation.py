@@ -37,12 +37,15 @@ class TalkApi:
 
     def respond(
         self, text: str, after: int | Literal["leaf"] | None = "leaf", agent: str | None = None,
-        choice: str | None = None,
+        choice: str | None = None, table: str | None = None,
     ) -> AsyncIterator[Event]:  # fmt: skip
         """Answer a message, after the turn `after`: an edited message has the `after` of the original, None if that was
         the first message. agent: the id of the agent that must answer, if the router does not choose. choice: the agent
-        that answers in a chat that is not stored yet, None if nothing was chosen."""
-        return self._answer(lambda talk, stop: _chosen(talk, choice).respond(text, after=after, agent=agent, stop=stop))
+        that answers in a chat that is not stored yet, None if nothing was chosen. table: the id of an attached table,
+        for whose analysis the model writes Python."""
+        return self._answer(
+            lambda talk, stop: _chosen(talk, choice).respond(text, after=after, agent=agent, table=table, stop=stop)
+        )
 
     def retry(
         self, after: int | None = None, agent: str | None = None, choice: str | None = None

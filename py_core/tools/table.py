@@ -165,7 +165,7 @@ class Column:
 class Table:
     """lines: the line of the file in which each row begins. totals, long: how many rows were left out because they are
     totals, or have more cells than the header. short: how many rows have fewer cells. sure: True if the first row is
-    surely a header."""
+    surely a header. delimiter: between two cells."""
 
     name: str
     columns: list[Column] = field(default_factory=list)
@@ -174,6 +174,7 @@ class Table:
     long: int = 0
     short: int = 0
     sure: bool = False
+    delimiter: str = ","
 
     @property
     def points(self) -> set[str]:
@@ -189,7 +190,7 @@ def read_table(name: str, text: str) -> Table | None:
         delimiter = separator[1] if separator else _delimiter(text)
         rows = _rows(text, delimiter)
         _, header = next(rows)
-        return _table(Table(name), header, rows)
+        return _table(Table(name, delimiter=delimiter), header, rows)
     except (csv.Error, StopIteration):
         return None
 

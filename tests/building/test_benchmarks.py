@@ -20,6 +20,8 @@ NAMED = sorted({name for page in PAGES for name in _NAME.findall(page.read_text(
 SIZES = "--shape smollm2-135m --layers 1 --hidden 64 --heads 2 --kv-heads 1 --ffn 256 --vocabulary 512 --format Q8_0"
 OPTIONS = {
     "answer_settings": "--backend wasm --kinds plans --settings plain",
+    "analyst": "--model smollm2-135m-instruct --only missing",
+    "analyst_page": "--model smollm2-135m-instruct",
     "adapters": "--engine wasm --rounds 1 --prompt 8 --tokens 2",
     "beside_llama_cpp": "--task parallel --rounds 1 --conversations 2 --prompt 16 --tokens 2",
     "big_file": "--layers 1 --context 64",
@@ -76,7 +78,7 @@ OPTIONS = {
 """The options that make each small. {model}: a file of random weights of these SIZES; {folder}: an empty one;
 {cases}: a file of CASES."""
 CASES = '{"name": "a word", "schema": {"type": "string"}, "tests": [{"valid": true, "data": "yes"}]}\n'
-NEEDS = {"beside_llama_cpp": "llama_cpp", "llama_cpp_logits": "llama_cpp"}
+NEEDS = {"analyst": "pandas", "beside_llama_cpp": "llama_cpp", "llama_cpp_logits": "llama_cpp"}
 """Packages that are not part of the project."""
 
 

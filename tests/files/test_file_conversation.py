@@ -17,6 +17,7 @@ from app.protocol import Citations, Context, Delta, Done, Event, Stored
 from app.runtime import Runtime
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
+from py_core.store.errors import StoreError
 
 WriteModel = Callable[..., Path]
 OpenModel = Callable[..., Awaitable[Model]]
@@ -154,3 +155,24 @@ async def test_a_stop_while_files_are_looked_through_ends_the_answer(
         assert [event.reason for event in events if isinstance(event, Done)] == ["stopped"]
         assert not any(isinstance(event, Delta) for event in events)
     assert conversation.turns[-1].content == said.answer
+
+
+async def test_a_question_about_a_table_is_answered_by_code_whose_frame_is_given(
+    model: Model, runtime: Runtime
+) -> None:
+    conversation = await begin(model, runtime, "a.csv", b"branch,loans\nA,4\nB,6\nA,7\n")
+    assert conversation.session_id is not None
+    (file,) = await runtime.files.files(conversation.session_id)
+    events = [event async for event in conversation.respond("Mean loans?", table=file["id"])]
+    (consulted,) = [event for event in events if isinstance(event, Citations)]
+    assert "- 'loans': numbers, such as '4', '6'" in consulted.passages[0].text
+    begun = "```python\nimport pandas as pd\n\ndf = pd.read_csv('a.csv')\n\n# Mean loans?\nresult ="
+    assert next(event.text for event in events if isinstance(event, Delta)) == begun
+    answer = conversation.turns[-1]
+    assert (answer.content.startswith(begun), answer.details["table"]) == (True, file["id"])
+    again = [event async for event in conversation.retry()]
+    assert next(event.text for event in again if isinstance(event, Delta)) == begun  # it is an analysis still
+    assert len(await ask(conversation, "And you?")) > 1
+    await runtime.files.detach(file["id"])
+    with pytest.raises(StoreError, match="This file was removed"):
+        _ = [event async for event in conversation.respond("Mean loans?", table=file["id"])]

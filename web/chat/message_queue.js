@@ -29,15 +29,17 @@ export class MessageQueue {
     return this.#waiting.map(({ question }) => question);
   }
 
-  add(question) {
+  /** @param {string} question @param {string|null} [table] that it is about */
+  add(question, table = null) {
     const message = { question, view: this.#chat.addTurn(question), isUrgent: false, failure: null };
+    message.view.table = table;
     message.view.queue(t('answers.waiting'), [this.#cancel(message)]);
     this.#waiting.push(message);
   }
 
   /** Add a message that was being answered: it goes before all others. */
-  addFirst(question) {
-    this.add(question);
+  addFirst(question, table = null) {
+    this.add(question, table);
     this.#waiting.unshift(...this.#waiting.splice(-1));
     this.moveToEnd();
   }

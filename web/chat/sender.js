@@ -5,6 +5,7 @@ import { t } from '../i18n/i18n.js';
 import { whyTooLong } from './message_length.js';
 import { draw } from '../turn/turn_events.js';
 import { describe, fromError } from '../shell/problems.js';
+import { runAtOnce } from '../interpreter/opener.js';
 import { askToPersist } from '../shell/offline.js';
 
 /**
@@ -61,8 +62,9 @@ export class Sender {
     return why === null;
   }
 
-  send(question) {
-    this.#parts.queue.add(question);
+  /** @param {string} question @param {string|null} [table] the id of the attached table that it is about */
+  send(question, table = null) {
+    this.#parts.queue.add(question, table);
     this.answerNext();
   }
 
@@ -86,6 +88,7 @@ export class Sender {
     const isKnown = number !== null || chat.isLast(view); // or its number will be known in a moment: it was just stored
     if (!isKnown || !this.#isRead() || !this.#isFree()) return;
     const next = chat.addVariant(view);
+    next.table = agent ? null : view.table;
     if (view.hasFailed && number === null) this.#ask(view.question, next); // nothing of it was stored
     else this.#ask(view.question, next, { again: true, ...(number === null ? {} : { after: number }), ...(agent ? { agent } : {}) });
   }
@@ -97,7 +100,9 @@ export class Sender {
   edit(view, text) {
     if (!this.accepts(text) || !this.#isRead() || !this.#isFree()) return;
     const { after } = view.places.question;
-    this.#ask(text, this.#parts.chat.addVariant(view, text), { after });
+    const next = this.#parts.chat.addVariant(view, text);
+    next.table = view.table;
+    this.#ask(text, next, { after });
   }
 
   /** Show another variant of a message or an answer. @param {number} number its own */
@@ -145,7 +150,7 @@ export class Sender {
     const { again = false, ...how } = asked;
     return this.#run({ view, isKept: again }, again || 'after' in how, ({ conversation }) => {
       const given = { ...how, ...this.#parts.agentChoice.unstored };
-      return again ? conversation.retry(given) : conversation.respond({ text: question, ...given });
+      return again ? conversation.retry(given) : conversation.respond({ text: question, ...given, table: view.table });
     });
   }
 
@@ -201,6 +206,7 @@ export class Sender {
       models.measure(event.newTokens, event.decodeTokS);
       welcome.showSpeed(event.newTokens, event.decodeTokS);
       this.#end(current);
+      if (event.reason === 'end') this.#runAnalysis(current.view);
       this.answerNext();
       askToPersist(); // not before: a visitor who only looks around is not asked anything
     } else if (REFUSALS.has(event.kind)) {
@@ -210,6 +216,11 @@ export class Sender {
     } else if (event.type === 'failure') {
       this.#page.fail(event);
     }
+  }
+
+  /** Run the code of an answer to a question about a table: asking it was the user's say. @param {import('../turn/turn_view.js').TurnView} view */
+  #runAnalysis({ table, question, answerElement }) {
+    if (table !== null) runAtOnce(answerElement, { table, question: question.split('\n\n')[0] });
   }
 
   /** The answer is over for the page, whatever the worker still does. */
@@ -241,7 +252,7 @@ export class Sender {
     current.view.finish({ reason: 'failed' });
     this.#end(current);
     this.#parts.chat.removeTurn(current.view);
-    this.#parts.queue.addFirst(current.question);
+    this.#parts.queue.addFirst(current.question, current.view.table);
   }
 
   /** Put a question that has no answer back into the message box. */

@@ -35,7 +35,7 @@ function sentence(error) {
 export class Attachments {
   #root;
   #parts;
-  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text: string) => void}} */ #page;
+  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text: string, table?: string) => void}} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // the conversation whose files are shown
@@ -51,7 +51,8 @@ export class Attachments {
    *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
    *   notices: import('../shell/notices.js').Notices, announcer: import('../shell/announcer.js').Announcer}} parts of the page
    * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text:
-   *   string) => void}} page onChange: called when `delay` may have changed; ask: sends a message
+   *   string, table?: string) => void}} page onChange: called when `delay` may have changed; ask: sends a message, about a
+   *   table if one is named
    */
   constructor({ root, form }, parts, page) {
     this.#root = root;
@@ -177,8 +178,12 @@ export class Attachments {
     if (this.#page.isReady()) await stored.read(engine);
   }
 
-  /** Show a table's columns, first rows, and questions that fit. Without them the file is there all the same. */
+  /**
+   * Show a table's columns, first rows, and questions that fit. Without them the file is there all the same.
+   * @param {{id: string|null, place: Place}} file
+   */
   async #lookAt({ id, place }) {
+    if (id === null) return;
     const styles = loadStyles('files/table_look.css');
     const parts = Promise.all([import('./table_look.js'), this.#page.engine().files.look({ id }), styles]);
     const [module, look] = await parts.catch(() => [null, null]);
@@ -192,7 +197,8 @@ export class Attachments {
       this.#endLook();
       this.#parts.composer.focus();
     };
-    this.#table = { place, id, element: module.tableLook(look, { ask, close }) };
+    const analyse = (/** @type {string} */ question) => this.#page.ask(question, id);
+    this.#table = { place, id, element: module.tableLook(look, { ask, analyse, close }) };
     this.#root.before(this.#table.element);
   }
 
@@ -215,6 +221,13 @@ export class Attachments {
     this.#parts.composer.focus();
     this.#show();
     this.#page.onChange();
+  }
+
+  /** Show the look at a table, or close it. */
+  #toggleLook({ id }) {
+    if (this.#table?.id === id) return this.#endLook();
+    const { openings, id: chat } = this.#parts.stored;
+    this.#lookAt({ id, place: { opening: openings, chat, last: Promise.resolve() } });
   }
 
   #toTable({ id, name }) {
@@ -276,7 +289,9 @@ export class Attachments {
       const share = file.comes ? file.indexed / file.passages : 1;
       const about = share < 1 ? `${formatBytes(file.size)} · ${t('files.indexing', { share: formatShare(share) })}` : formatBytes(file.size);
       return html`<li class="file-chip" data-state=${share < 1 ? 'indexing' : 'ready'}>
-        ${icon('file-text')}<span class="file-name" title=${file.name}>${file.name}</span><span class="file-about">${about}</span>
+        ${icon('file-text')}${TABLE.test(file.name) ? html`
+          <button type="button" class="file-name" title=${t('look.title', { name: file.name })} @click=${() => this.#toggleLook(file)}>${file.name}</button>`
+        : html`<span class="file-name" title=${file.name}>${file.name}</span>`}<span class="file-about">${about}</span>
         <button type="button" class="file-table" aria-label=${t('table.ofFile', { name: file.name })} title=${t('table.title')} @click=${() => this.#toTable(file)}>${icon('table')}</button>
         ${remove(file.name, () => this.#remove(file))}
         ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;

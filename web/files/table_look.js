@@ -1,4 +1,7 @@
-/** The first look at an attached table, above the message box: columns, first rows, and questions that fit. No model takes part. */
+/**
+ * The look at an attached table, above the message box: columns, first rows, and questions that fit, for which no model is
+ * needed; and a field for other questions, which Python answers that the model writes.
+ */
 import { html, render } from '../vendor/lit-html/lit-html.js';
 import { button, element } from '../common/dom.js';
 import { iconButton } from '../common/icon.js';
@@ -6,12 +9,20 @@ import { t } from '../i18n/i18n.js';
 
 /**
  * @param {import('../protocol_calls.js').TableLook} look
- * @param {{ask: (text: string) => void, close: () => void}} does
+ * @param {{ask: (text: string) => void, analyse: (question: string) => void, close: () => void}} does
  * @returns {HTMLElement}
  */
-export function tableLook({ name, columns, rows, row_count: count, column_count: width, questions }, { ask, close }) {
+export function tableLook({ name, columns, rows, row_count: count, column_count: width, questions }, { ask, analyse, close }) {
   const section = element('section', 'table-look');
   section.setAttribute('aria-label', t('look.title', { name }));
+  const submit = (event) => {
+    event.preventDefault();
+    const { question } = event.target.elements;
+    if (!question.value.trim()) return question.focus();
+    section.dataset.asked = 'true'; // only the field stays: the answer needs the room
+    analyse(question.value.trim());
+    question.value = '';
+  };
   render(html`
     <header><p><strong>${name}</strong> <span>${t('look.rows', { count })}, ${t('look.columns', { count: width })}</span></p>
       ${iconButton('x', t('look.close'), close)}</header>
@@ -22,6 +33,10 @@ export function tableLook({ name, columns, rows, row_count: count, column_count:
     <div class="look-questions">${questions.map(({ form, ...names }) => {
       const question = t(`look.ask_${form}`, names);
       return button(question, 'quiet', () => ask(question));
-    })}</div>`, section);
+    })}</div>
+    <form class="look-analysis" @submit=${submit}>
+      <input name="question" autocomplete="off" placeholder=${t('look.analysisHint')} aria-label=${t('look.analysisQuestion', { name })}>
+      <button class="primary" title=${t('look.analysisAbout')}>${t('look.analyse')}</button>
+    </form>`, section);
   return section;
 }

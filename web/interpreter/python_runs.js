@@ -11,13 +11,17 @@ const MOST_FIXES = 3; // questions to the model about errors, one after the othe
 /** @type {WeakMap<HTMLElement, BlockRun>} */
 const runs = new WeakMap();
 
-/** Run the code of a block, or stop it. @param {{element: HTMLElement, text: string}} figure @param {HTMLElement} control @param {import('./opener.js').Page} page */
-export function toggle(figure, control, page) {
+/**
+ * Run the code of a block, or stop it. @param {{element: HTMLElement, text: string}} figure @param {HTMLElement} control
+ * @param {import('./opener.js').Page} page @param {import('./opener.js').Analysis|null} [analysis] that the code was written for
+ */
+export function toggle(figure, control, page, analysis = null) {
   let run = runs.get(figure.element);
   if (!run) {
     run = new BlockRun(figure, control, page);
     runs.set(figure.element, run);
   }
+  if (analysis) run.analysis = analysis;
   run.toggle();
 }
 
@@ -36,6 +40,7 @@ export async function runForModel(code, signal, page, show) {
 
 /** A block and its outputs. */
 class BlockRun {
+  analysis = /** @type {import('./opener.js').Analysis|null} */ (null);
   #figure;
   #control;
   #page;
@@ -78,7 +83,9 @@ class BlockRun {
     const fence = '`'.repeat(3 + (/`{3,}/.test(this.#code) ? 3 : 0));
     const lines = error.lines.map(([line, text]) => (line ? `${t('python.line', { line: String(line) })} ${text}` : text));
     const words = [...lines, titleOf(error), sentenceOf(error)].filter(Boolean).join('\n');
-    this.#page.ask(`${t('python.fixMessage')}\n\n${fence}python\n${this.#code.trimEnd()}\n${fence}\n\n${fence}text\n${words}\n${fence}`);
+    const fix = `${t('python.fixMessage')}\n\n${fence}python\n${this.#code.trimEnd()}\n${fence}\n\n${fence}text\n${words}\n${fence}`;
+    if (this.analysis) this.#page.ask(`${this.analysis.question}\n\n${fix}`, this.analysis.table);
+    else this.#page.ask(fix);
     this.#run.show();
   }
 }

@@ -43,6 +43,7 @@ export class TurnView {
   #replacement = /** @type {import('../protocol.js').Replacement|null} */ (null);
   #isTaught = false; // a lesson gave the answer
   #isCutOff = false;
+  table = /** @type {string|null} */ (null); // the attached table that the question is about: the answer is code that runs at once
   hasFailed = false;
   isQueued = false;
   #asked = performance.now();

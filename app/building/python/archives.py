@@ -62,7 +62,7 @@ UNCOMPILED = (
     *("app/consolidation/__pycache__/history.", "app/lessons/__pycache__/story."),
     *(f"app/generation/__pycache__/{name}." for name in ("call_answer", "called_messages", "tool_loop")),
     "app/page/__pycache__/tools.",
-    *("app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
+    *("app/files/__pycache__/analysis.", "app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *("app/lessons/__pycache__/without_model.", "app/memory/__pycache__/items."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
     *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),

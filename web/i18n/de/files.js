@@ -34,6 +34,10 @@ export const files = {
   waits: '{name} wird gelesen, {share}. Danach wird deine Nachricht gesendet.',
 };
 export const look = {
+  analyse: 'Mit Python auswerten',
+  analysisAbout: 'Das Modell schreibt Python zu deiner Frage. Es läuft sofort, getrennt von der Seite, und zeigt die Zahlen und ein Diagramm.',
+  analysisHint: 'Frag in deinen Worten',
+  analysisQuestion: 'Deine Frage zu {name}',
   ask_averageBy: 'Durchschnitt von {number} nach {group}',
   ask_countBy: 'Anzahl pro {group}',
   ask_highest: 'Welche Zeile hat den höchsten {number}?',

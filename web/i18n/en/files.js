@@ -34,6 +34,10 @@ export const files = {
   waits: 'Reading {name}, {share}. Your message is sent as soon as it is read.',
 };
 export const look = {
+  analyse: 'Analyse with Python',
+  analysisAbout: 'The model writes Python for your question. It runs at once, apart from the page, and shows the numbers and a chart.',
+  analysisHint: 'Ask in your own words',
+  analysisQuestion: 'Your question about {name}',
   ask_averageBy: 'average {number} by {group}',
   ask_countBy: 'count rows by {group}',
   ask_highest: 'which row has the highest {number}?',
