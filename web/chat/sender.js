@@ -25,6 +25,7 @@ export class Sender {
   #page;
   #turn = /** @type {Turn|null} */ (null); // the running one
   #recovering = false;
+  #outputs = new ResizeObserver(() => this.#parts.chat.follow()); // of code that runs below an answer
 
   /**
    * @param {{chat: import('./chat_view.js').ChatView, composer: import('./composer.js').Composer,
@@ -164,6 +165,7 @@ export class Sender {
     const current = /** @type {Turn} */ ({ view, question: view.question, isKept, isVariant, stream: null, ended: false });
     const storing = stored.begin(isVariant);
     this.#turn = current;
+    this.#outputs.disconnect();
     if (this.#page.state() === 'ready') banner.hide();
     this.#page.setState('answering');
     watchdog.feed();
@@ -220,7 +222,9 @@ export class Sender {
 
   /** Run the code of an answer to a question about a table: asking it was the user's say. @param {import('../turn/turn_view.js').TurnView} view */
   #runAnalysis({ table, question, answerElement }) {
-    if (table !== null) runAtOnce(answerElement, { table, question: question.split('\n\n')[0] });
+    if (table === null) return;
+    this.#outputs.observe(answerElement);
+    runAtOnce(answerElement, { table, question: question.split('\n\n')[0] });
   }
 
   /** The answer is over for the page, whatever the worker still does. */
