@@ -292,7 +292,7 @@ async function openAttachments() {
   const [{ Attachments }] = await Promise.all([import('./files/attachments.js'), loadStyles('files/files.css')]);
   const elements = { root: byId('files', HTMLElement), form: byId('composer', HTMLFormElement) };
   const parts = { stored, navigation, composer, queue, notices, announcer };
-  const page = { engine: () => engine, isReady: () => state === 'ready', onChange: () => sender.answerNext(), ask };
+  const page = { engine: () => engine, tools: pageTools, isReady: () => state === 'ready', onChange: () => sender.answerNext(), ask };
   return attached = new Attachments(elements, parts, page);
 }
 

@@ -70,13 +70,13 @@ class TalkApi:
             raise UserError(
                 "tools.not-here", "The tool {name} is not there. Settings, Answers, switches tools on.", name=name
             )
-        self._talk.asked.add(stop)
+        self._talk.called.add(stop)
         try:
             return {"result": await run_tool(use.tools[name], given, use.limits.seconds, stop), "failed": False}
         except ToolFailure as failure:
             return {"result": str(failure), "failed": True}
         finally:
-            self._talk.asked.discard(stop)
+            self._talk.called.discard(stop)
 
     async def try_lesson(self, id: str, learned: bool) -> AsyncIterator[Event]:
         """Ask a lesson's question again, beside the conversation: nothing of it is kept. learned: with all that was
@@ -105,7 +105,7 @@ class TalkApi:
         """Continue a stored conversation, after the running answer, once the memory is open. Returns the shown
         turns."""
         talk = self._talk
-        talk.stop()
+        talk.stop_answers()
         await talk.runtime.memory_stage.wait()
         async with talk.turn:
             return stored_turns(id, await talk.conversation().resume(id))

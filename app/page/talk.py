@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 class PageTalk:
     """turn: a lock for everything that must not run beside an answer of this page. asked: the answers that have not
-    ended yet. trial: the last question of a lesson beside the conversation. measurement: stops all measurements that
-    were asked for. extraction: stops the last table that was asked for. offered: the tools that the page
-    runs."""
+    ended yet. called: the calls of tools that run again, beside the conversation. trial: the last question of a lesson
+    beside the conversation. measurement: stops all measurements that were asked for. extraction: stops the last table
+    that was asked for. offered: the tools that the page runs."""
 
     def __init__(self, runtime: Runtime, new_assistant: Callable[[], Assistant]) -> None:
         """new_assistant: makes one for the model that runs; raises BackendError if none runs yet."""
         self.runtime, self.new_assistant = runtime, new_assistant
         self.turn = asyncio.Lock()
         self.asked: set[StopToken] = set()
+        self.called: set[StopToken] = set()
         self.trial: LessonTrial | None = None
         self.measurement, self.extraction = StopToken(), StopToken()
         self.forgotten = ForgottenLessons(runtime)
@@ -69,6 +70,12 @@ class PageTalk:
             self.runtime.idle.note_activity()
 
     def stop(self) -> None:
+        """End every answer asked for so far, and every call that runs again."""
+        self.stop_answers()
+        for called in self.called:
+            called.stop()
+
+    def stop_answers(self) -> None:
         """End every answer asked for so far."""
         for asked in self.asked:
             asked.stop()

@@ -13,9 +13,11 @@ import { formatBytes, formatShare } from '../common/format.js';
 import { loadStyles } from '../common/page_files.js';
 import { readFile } from './file_reader.js';
 import { openTable } from '../table/opener.js';
+import { loadPython } from '../interpreter/opener.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 const TABLE = /\.(csv|tsv)$/i;
+const PYTHON = /\.py$/i;
 
 /**
  * @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
@@ -27,6 +29,12 @@ const TABLE = /\.(csv|tsv)$/i;
  *   removal: aborts if the user takes it back
  */
 
+/**
+ * @typedef {{engine: () => import('../engine/engine.js').Engine, tools: import('../tools/page_tools.js').PageTools,
+ *   isReady: () => boolean, onChange: () => void, ask: (text: string, table?: string) => void}} Page onChange: called when
+ *   `delay` may have changed; ask: sends a message, about a table if one is named
+ */
+
 /** The error's sentence; one of ours may begin with a file's name, spelled as it is. */
 function sentence(error) {
   return error.stack ? describe(fromError(error)).message : said(error.said ?? error.message);
@@ -35,7 +43,7 @@ function sentence(error) {
 export class Attachments {
   #root;
   #parts;
-  /** @type {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text: string, table?: string) => void}} */ #page;
+  /** @type {Page} */ #page;
   #coming = /** @type {Coming[]} */ ([]);
   #files = /** @type {import('../protocol_calls.js').AttachedFile[]} */ ([]);
   #chat = /** @type {string|null} */ (null); // the conversation whose files are shown
@@ -43,6 +51,7 @@ export class Attachments {
   #place = /** @type {Place} */ ({ opening: -1, chat: null, last: Promise.resolve() }); // where new files go
   #looking = /** @type {Promise<void>|null} */ (null);
   #lookAgain = false;
+  #tools = /** @type {import('./tool_files.js').ToolFiles|null} */ (null); // once there was a file of Python
   #table = /** @type {{place: Place, id: string|null, element: HTMLElement}|null} */ (null); // the look at the last table
 
   /**
@@ -50,9 +59,7 @@ export class Attachments {
    * @param {{stored: import('../chat/stored_chat.js').StoredChat, navigation: import('../chat/navigation.js').Navigation,
    *   composer: import('../chat/composer.js').Composer, queue: import('../chat/message_queue.js').MessageQueue,
    *   notices: import('../shell/notices.js').Notices, announcer: import('../shell/announcer.js').Announcer}} parts of the page
-   * @param {{engine: () => import('../engine/engine.js').Engine, isReady: () => boolean, onChange: () => void, ask: (text:
-   *   string, table?: string) => void}} page onChange: called when `delay` may have changed; ask: sends a message, about a
-   *   table if one is named
+   * @param {Page} page
    */
   constructor({ root, form }, parts, page) {
     this.#root = root;
@@ -108,7 +115,10 @@ export class Attachments {
   /** The memory or the conversation on the page changed. */
   async refresh() {
     const chat = this.#parts.stored.id;
-    if (chat !== this.#chat) this.#files = [];
+    if (chat !== this.#chat) {
+      this.#files = [];
+      this.#tools?.sync(chat, []);
+    }
     this.#chat = chat;
     this.#show();
     this.#lookAgain = true;
@@ -127,7 +137,19 @@ export class Attachments {
       if (found === null) continue; // the memory is still opening: it reports when it is ready
       this.#files = found;
       this.#show();
+      this.#syncTools();
     }
+  }
+
+  /** Files of Python may have tools. */
+  async #syncTools() {
+    const chat = this.#chat;
+    if (!this.#tools && this.#files.some(({ name }) => PYTHON.test(name))) {
+      const loaded = await loadPython().catch(() => null); // the next look tries again
+      const page = { engine: this.#page.engine, tools: this.#page.tools, onChange: () => this.#show(), say: (sentence) => this.#parts.notices.say('files', sentence) };
+      if (loaded) this.#tools ??= new loaded.ToolFiles(this.#root, page);
+    }
+    if (chat === this.#chat) this.#tools?.sync(chat, this.#files);
   }
 
   async #attach(file, coming) {
@@ -293,6 +315,7 @@ export class Attachments {
           <button type="button" class="file-name" title=${t('look.title', { name: file.name })} @click=${() => this.#toggleLook(file)}>${file.name}</button>`
         : html`<span class="file-name" title=${file.name}>${file.name}</span>`}<span class="file-about">${about}</span>
         <button type="button" class="file-table" aria-label=${t('table.ofFile', { name: file.name })} title=${t('table.title')} @click=${() => this.#toTable(file)}>${icon('table')}</button>
+        ${this.#tools?.has(file.id) ? html`<button type="button" class="file-tools" aria-label=${t('toolFile.of', { name: file.name })} title=${t('toolFile.of', { name: file.name })} @click=${() => this.#tools?.open(file.id)}>${icon('wrench')}</button>` : ''}
         ${remove(file.name, () => this.#remove(file))}
         ${share < 1 ? html`<progress max="1" .value=${share} aria-label=${t('files.progress', { name: file.name })}></progress>` : ''}</li>`;
     });

@@ -33,10 +33,8 @@ export class ChatPython {
    * @returns {Promise<Output[]|null>} null if the user did not agree. Rejects with a sentence if Python cannot start
    */
   async run(code, { onOutput, agree }) {
-    this.#isStopped = false;
-    const python = await this.#ready();
-    await this.#putFiles(python);
-    if (!await this.#load(python, await python.needs(code), agree)) return null;
+    const python = await this.prepare(code, agree);
+    if (!python) return null;
     const outputs = /** @type {Output[]} */ ([]);
     const add = (output) => {
       outputs.push(output);
@@ -45,6 +43,18 @@ export class ChatPython {
     if (this.#isStopped) add({ type: 'error', kind: '', message: '', lines: [], reason: 'stopped' });
     else await python.run(code, add);
     return outputs;
+  }
+
+  /**
+   * Start Python unless it runs, with the conversation's files and the packages that code imports.
+   * @param {string} code @param {(packages: Package[]) => Promise<boolean>} agree
+   * @returns {Promise<Interpreter|null>} null if the user did not agree. Rejects with a sentence if it cannot start
+   */
+  async prepare(code, agree) {
+    this.#isStopped = false;
+    const python = await this.#ready();
+    await this.#putFiles(python);
+    return await this.#load(python, await python.needs(code), agree) ? python : null;
   }
 
   /** A package that a run lacked. @param {Output[]} outputs @returns {Promise<string|null>} */

@@ -27,6 +27,16 @@ function pythonOf(page) {
   return chat;
 }
 
+/** The question whether to load packages. @param {{packages: Package[], answer: (agrees: boolean) => void}} asked */
+export function packagesQuestion({ packages, answer }) {
+  const bytes = packages.reduce((sum, one) => sum + one.bytes, 0);
+  return html`<div class="python-question" role="group" aria-label=${t('python.packages')}>
+    <p>${t('python.asks', { size: formatBytes(bytes) })}</p>
+    <ul>${packages.map(({ name, version, bytes: size }) => html`<li>${name} ${version}, ${formatBytes(size)}</li>`)}</ul>
+    ${button(t('python.load'), 'primary', () => answer(true))} ${button(t('python.doNotLoad'), 'quiet', () => answer(false))}
+  </div>`;
+}
+
 export class CodeRun {
   root = element('div', 'python-run');
   isRunning = false;
@@ -127,21 +137,11 @@ export class CodeRun {
   show() {
     render(html`
       <p class="python-state" role="status">${this.#state}</p>
-      ${this.#ask ? this.#question(this.#ask) : nothing}
+      ${this.#ask ? packagesQuestion(this.#ask) : nothing}
       ${this.outputs.map((output) => this.#output(output))}
       <p class="python-problem" role="alert">${this.#error}</p>
       ${this.isRunning ? nothing : this.#more()}`, this.root);
     this.#onShow();
-  }
-
-  /** @param {{packages: Package[], answer: (agrees: boolean) => void}} asked */
-  #question({ packages, answer }) {
-    const bytes = packages.reduce((sum, one) => sum + one.bytes, 0);
-    return html`<div class="python-question" role="group" aria-label=${t('python.packages')}>
-      <p>${t('python.asks', { size: formatBytes(bytes) })}</p>
-      <ul>${packages.map(({ name, version, bytes: size }) => html`<li>${name} ${version}, ${formatBytes(size)}</li>`)}</ul>
-      ${button(t('python.load'), 'primary', () => answer(true))} ${button(t('python.doNotLoad'), 'quiet', () => answer(false))}
-    </div>`;
   }
 
   /** @param {Output} output */

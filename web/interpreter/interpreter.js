@@ -88,6 +88,25 @@ export class Interpreter {
     }
   }
 
+  /**
+   * Call a function of app/tools/dropped_file.py, which `install` has put there.
+   * @param {'declared'|'load'|'call'} name @param {string[]} given @returns {Promise<any>} what its JSON says, made up by the
+   *   file as it may be; null if it is none. Rejects if Python had to end
+   */
+  async tools(name, ...given) {
+    this.#isRunning = true;
+    try {
+      const said = await this.#ask({ tools: name, given, seconds: SECONDS }, [], 1000 * SECONDS + GRACE_MS);
+      return JSON.parse(said);
+    } catch (error) {
+      if (error instanceof SyntaxError) return null;
+      this.end('died');
+      throw error;
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
   /** Stop the code, if it runs. Its variables are lost if it does not end by itself. */
   stop() {
     if (!this.#isRunning) return;

@@ -24,12 +24,13 @@ export function offerPython(given, tools) {
   page = given;
   // app/page/tools.py has the definition, and offers it if the user allows it.
   tools.offer('python', [], async (_name, { code }, signal, show) => {
-    const { runForModel } = await load();
+    const { runForModel } = await loadPython();
     return runForModel(String(code), signal, given, show);
   });
 }
 
-async function load() {
+/** Load the modules that run Python in the page, and their styles. */
+export async function loadPython() {
   const [runs] = await Promise.all([import('./python_runs.js'), loadStyles('interpreter/python.css')]);
   return runs;
 }
@@ -43,7 +44,7 @@ export function runButton(figure) {
     if (!page) return;
     page.say(null);
     try {
-      (await load()).toggle(figure, made, page, analysis);
+      (await loadPython()).toggle(figure, made, page, analysis);
     } catch {
       page.say(t('python.notLoaded'));
     }

@@ -6,6 +6,8 @@ import { resultOf } from '../tools/python_text.js';
 import { t } from '../i18n/i18n.js';
 import { CodeRun, sentenceOf, titleOf } from './code_run.js';
 
+export { ToolFiles } from '../files/tool_files.js';
+
 const MOST_FIXES = 3; // questions to the model about errors, one after the other
 
 /** @type {WeakMap<HTMLElement, BlockRun>} */

@@ -1,9 +1,9 @@
 /**
  * The user's Python: runs in a worker of an origin of its own (host_worker.js), with one port to the page.
  *
- * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [zip]}, {stop: true}. Each but
- * the last is answered by {end: any} or {error: string}, one after the other; before, a run sends {output: JSON} of
- * app/interpreter/session.py. The first message is {ready: true}, or {open: true} if the worker is not isolated.
+ * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [zip]}, {tools: function, given}
+ * (of app/tools/dropped_file.py), {stop: true}. Each but the last is answered by {end: any} or {error: string}, one after
+ * the other; before, a run sends {output: JSON} of app/interpreter/session.py. The first message is {ready: true}, or {open: true} if the worker is not isolated.
  *
  * The user's code may do all that this script can do. What holds it is the origin and the policy, nothing here.
  */
@@ -106,7 +106,8 @@ function sessionOf(python, source, tell) {
     get 0() { return signal(canWait); },
     set 0(_signal) { /* taken */ },
   });
-  return { imports_of, run: (code) => (canWait ? session.run.callPromising(code) : session.run(code)) };
+  const call = (function_, ...given) => (canWait ? function_.callPromising(...given) : function_(...given));
+  return { imports_of, call, run: (code) => call(session.run, code) };
 }
 
 /** The signal that is due: Python asks now and then while code runs. */
@@ -146,20 +147,22 @@ del look`);
 }
 
 /** Answer one message after the other. */
-function listen(port, { python, imports_of, run }) {
+function listen(port, { python, imports_of, call, run }) {
   const { FS } = python;
   const at = (name) => `${FOLDER}/${name}`;
+  const limited = async (seconds, begin) => {
+    deadline = performance.now() + 1000 * seconds;
+    nextLook = performance.now() + LOOK_MS;
+    try {
+      return await begin();
+    } finally {
+      deadline = nextLook = Infinity;
+      isStopped = false;
+    }
+  };
   const answers = {
-    run: async ({ run: code, seconds }) => {
-      deadline = performance.now() + 1000 * seconds;
-      nextLook = performance.now() + LOOK_MS;
-      try {
-        await run(code);
-      } finally {
-        deadline = nextLook = Infinity;
-        isStopped = false;
-      }
-    },
+    run: ({ run: code, seconds }) => limited(seconds, () => run(code)),
+    tools: ({ tools: name, given, seconds }) => limited(seconds, () => call(python.pyimport('app.tools.dropped_file')[name], ...given)),
     needs: ({ needs }) => imports_of(needs).toJs(),
     put: ({ put, bytes }) => FS.writeFile(at(put), bytes),
     read: ({ read }) => FS.readFile(at(read)),

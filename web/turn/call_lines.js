@@ -1,6 +1,7 @@
 /** The calls of tools in an answer: a line each, which opens to show the result. */
 import { html, nothing, render } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { cut } from '../common/cut.js';
 import { button, element } from '../common/dom.js';
 import { describe, fromError } from '../shell/problems.js';
 import { takeViews } from '../tools/call_views.js';
@@ -81,10 +82,12 @@ export class CallLines {
   /** @param {Call} call */
   #line(call) {
     const runs = call.state === 'running' || call.state === 'again';
-    const given = Object.entries(call.arguments).map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(', ');
+    const given = Object.entries(call.arguments).map(([name, value]) => `${name}: ${cut(JSON.stringify(value))}`).join(', ');
+    const texts = Object.values(call.arguments).filter((value) => typeof value === 'string' && value.includes('\n')); // code
     return html`<details class="call" data-state=${call.state}>
       <summary><span class="call-name">${call.name}</span> <span class="call-given" dir="ltr">${given}</span>
         <span class="call-state" role="status">${runs ? t('calls.running') : call.state === 'failed' ? t('calls.failed') : nothing}</span></summary>
+      ${texts.map((text) => html`<pre class="call-text" tabindex="0" dir="ltr">${text}</pre>`)}
       <pre tabindex="0" dir="auto">${call.result}</pre>
       ${call.again ? html`<p>${t('calls.again')}</p><pre tabindex="0" dir="auto">${call.again}</pre>` : nothing}
       ${runs ? nothing : button(t('calls.run'), 'quiet', () => this.#again(call))}

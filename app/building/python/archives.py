@@ -38,7 +38,7 @@ NATIVE_ONLY = (
         "app/models/template_renderer.py",
     ),
     *("app/native_runtime.py", "app/paths.py", "app/routing/agents/more_requests.toml", "app/server/"),
-    "app/tools/tool_file.py",
+    *("app/tools/dropped_file.py", "app/tools/tool_file.py"),  # TOOL_FILES
     *("app/training/", "py_core/adapters/merging.py", "py_core/backends/wasm/host_wasmtime.py"),
     *("py_core/backends/webgpu/host_wgpu.py", "py_core/draft_loading.py", "py_core/formats/format_choice.py"),
     *(
@@ -52,6 +52,13 @@ NATIVE_ONLY = (
     *("app/extraction/views.py", "app/memory/views.py", "app/models/views.py"),
 )
 """Parts of the sources that the page never runs."""
+TOOL_FILES = (
+    *("app/__init__.py", "app/tools/__init__.py", "app/tools/dropped_file.py", "app/tools/functions.py"),
+    *("app/tools/model_tool.py", "app/tools/shapes.py", "app/tools/tool_file.py", "py_core/__init__.py"),
+    *("py_core/display.py", "py_core/messages.py", "py_core/tool_calls/__init__.py"),
+    "py_core/tool_calls/definitions.py",
+)
+"""The modules that a dropped file of tools imports, for the interpreter's worker."""
 _OWN_MODEL = "llama"
 ARCHITECTURES = [
     path.stem for path in (ROOT / "py_core/models").glob("*.py") if "\ndef describe(" in path.read_text("utf-8")
@@ -135,14 +142,16 @@ def python_archives(files: Mapping[str, Path], root: Path) -> Members:
 
 
 def interpreter_archives(files: Mapping[str, Path]) -> Members:
-    """Parts of the standard library and of numpy that the page itself never runs, for the user's code: file ->
-    content."""
+    """Parts of the standard library and of numpy that the page itself never runs, for the user's code, and modules for
+    files of tools: file -> content."""
     (numpy,) = (entry["file"] for entry in downloads()["wheels"] if entry["name"] == "numpy")
     library = members_of(PYODIDE / STDLIB)
     rest = {name: code for name, code in library.items() if name.startswith(STDLIB_NOT_RUN)}
+    tools = {name: (ROOT / name).read_bytes() for name in TOOL_FILES}
     of_numpy = {name: code for name, code in members_of(files[numpy]).items() if name.startswith(NUMPY_NOT_RUN)}
     return {
         "stdlib_rest.zip": zip_bytes({name: code for name, code in rest.items() if not name.startswith(NO_USE)}),
+        "tools.packed": packed(zip_bytes(tools, zipfile.ZIP_STORED)),
         "numpy_rest.packed": packed(
             zip_bytes({name: code for name, code in of_numpy.items() if not name.endswith(NOT_RUN)}, zipfile.ZIP_STORED)
         ),

@@ -1,3 +1,18 @@
+export const toolFile = {
+  about: 'Das Modell darf diese Funktionen aufrufen, wenn du es erlaubst. Sie sind Code dessen, der die Datei geschrieben hat: Sie laufen getrennt von der Seite, ohne Netz, Gedächtnis und andere Chats. „Benutzen“ schaltet auch „Antworten rufen Werkzeuge auf“ ein (Einstellungen, Antworten).',
+  close: 'Schließen',
+  count: { one: '1 Werkzeug', other: '{count} Werkzeuge' },
+  doNotUse: 'Nicht benutzen',
+  files: 'Sie lesen und schreiben Dateien: Sie bekommen Kopien der Dateien dieses Chats.',
+  hosts: 'Sie wollen {hosts} erreichen. Die Seite gibt ihnen kein Netz; was es braucht, schlägt fehl.',
+  noFiles: 'Sie bekommen keine Dateien dieses Chats.',
+  of: 'Werkzeuge von {name}',
+  starting: 'Python startet',
+  stop: 'Nicht mehr benutzen',
+  sum: 'sha256 der Datei: {sum}',
+  use: 'Benutzen',
+};
+
 export const files = {
   attach: 'Dateien anhängen',
   attached: '{name} ist angehängt. Frag danach.',

@@ -1,3 +1,18 @@
+export const toolFile = {
+  about: 'The model may call these functions if you allow it. They are code of whoever wrote the file: they run apart from the page, without network, the memory and other chats. “Use” also switches on “Answers call tools” in Settings, Answers.',
+  close: 'Close',
+  count: { one: '1 tool', other: '{count} tools' },
+  doNotUse: 'Do not use them',
+  files: 'They read and write files: they get copies of the files of this chat.',
+  hosts: 'They want to reach {hosts}. The page gives them no network, so what needs it will fail.',
+  noFiles: 'They get no files of this chat.',
+  of: 'Tools of {name}',
+  starting: 'Starting Python',
+  stop: 'Use them no more',
+  sum: 'The file’s sha256: {sum}',
+  use: 'Use',
+};
+
 export const files = {
   attach: 'Attach files',
   attached: '{name} is attached. Ask about it.',
