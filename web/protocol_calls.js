@@ -292,6 +292,15 @@
  */
 
 /**
+ * calls: {name, arguments}. text: what is no call. bad: what only looks like one ({tool, why}). tokens: of the answer.
+ * @typedef {object} CallsMade
+ * @property {Record<string, any>[]} calls
+ * @property {string} text
+ * @property {Record<string, any>[]} bad
+ * @property {number} tokens
+ */
+
+/**
  * done: how far a measurement is, from 0, when its turn has come, to 1. report: of app.generation.speed.profile_report,
  * once it is there.
  * @typedef {object} Measured
@@ -756,6 +765,9 @@ export class ModelCalls extends Calls {
 export class DeveloperCalls extends Calls {
   /** @param {{prompt: string, raw?: boolean, maxTokens?: number, temperature?: number, seed?: number, schema?: string|null, grammar?: string|null, regex?: string|null, after?: string|null, close?: boolean}} given @returns {Promise<Completion>} */
   generate(given) { return this.to.call('developer', 'generate', given); }
+
+  /** @param {{messages: Record<string, any>[], tools: Record<string, any>[], choice?: any, maxTokens?: number, shaped?: boolean}} given @returns {Promise<CallsMade>} */
+  calls(given) { return this.to.call('developer', 'calls', given); }
 
   /** @param {{prompt: string, raw?: boolean}} given @returns {Promise<Uint8Array<ArrayBuffer>>} */
   logits(given) { return this.to.call('developer', 'logits', given); }

@@ -24,6 +24,16 @@ class Measured(TypedDict):
     report: dict[str, Any] | None
 
 
+class CallsMade(TypedDict):
+    """calls: {name, arguments}. text: what is no call. bad: what only looks like one ({tool, why}). tokens: of the
+    answer."""
+
+    calls: list[dict[str, Any]]
+    text: str
+    bad: list[dict[str, Any]]
+    tokens: int
+
+
 class DeveloperApi:
     """Each public method is a call of the page."""
 
@@ -42,6 +52,25 @@ class DeveloperApi:
         shape = shape_of(schema, grammar, regex, after=after)
         sampling = SamplingParams(temperature=temperature, seed=seed, grammar=shape, closes=close)
         return await complete(self._talk.model(), prompt, raw=raw, max_tokens=max_tokens, sampling=sampling)
+
+    async def calls(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], choice: Any = None, max_tokens: int = 256,
+        shaped: bool = True,
+    ) -> CallsMade:  # fmt: skip
+        """Answer a conversation with tools, both in OpenAI's form, greedy and beside the conversation of the page; no
+        call is executed. choice: as in `choice_from`. shaped: calls follow a grammar. Raises ToolError,
+        ContextFullError."""
+        from app.generation.call_answer import CallStream, answer_with_calls  # late: a chat does not need it
+        from py_core.tool_calls.definitions import choice_from, tools_from
+
+        found = tools_from(tools)
+        chosen = choice_from(choice, found)
+        stream = CallStream(self._talk.model(), found, chosen, max_tokens=max_tokens, is_shaped=shaped)
+        answer = await answer_with_calls(stream, messages)
+        return {
+            "calls": [call.entry() for call in answer.calls], "text": answer.text,
+            "bad": [{"tool": one.tool, "why": str(one.why)} for one in answer.bad], "tokens": answer.new_tokens,
+        }  # fmt: skip
 
     async def logits(self, prompt: str, raw: bool = False) -> bytes:
         """Return the logits after a prompt's last token, after the running answer: float32 (vocab_size,)."""

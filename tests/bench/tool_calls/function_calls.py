@@ -2,15 +2,20 @@
 
     python -m tests.bench function_calls [--model NAME] [--limit N] [--half dev|test] [--category NAME]... [--all]
         [--no-grammar] [--backend NAME] [--at-once N] [--data WHEEL] [--json FILE]
+    python -m tests.bench function_calls --site OUT [--limit N] [--half dev|test] [--category NAME]...
+    python -m tests.bench function_calls --table RESULT.json [--category NAME]... [--json FILE]
 
 Answers are greedy, of one turn, and nothing is executed. A question of `irrelevance` is right if nothing is called. The
 halves are the questions with even and odd numbers: prompts and forms are chosen on `dev`, and reported on `test`.
+`--site` lays out a page with Sonata and wllama, which answer the same messages in turns, for a machine with a GPU and a
+browser; `--table` judges the answers that it sends to /result.
 Machines without a network need the wheel of bfcl-eval beside them (--data), and the model's file (--model PATH).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -98,8 +103,36 @@ def table_of(results: Sequence[Result], title: str) -> Table:
     return table
 
 
+def lay_out_page(folder: Path, asked: Sequence[Question], system: str, max_tokens: int) -> None:
+    """The built site, the page, wllama's modules and the questions, one of each category after the other."""
+    from tests.bench.engine.gpu_browser import lay_out  # late: it needs a browser's driver
+
+    lay_out(folder)
+    places = {one.id: [other.id for other in asked if other.category == one.category].index(one.id) for one in asked}
+    in_turns = sorted(asked, key=lambda one: places[one.id])
+    questions = [{"id": one.id, "messages": one.messages, "tools": one.tools} for one in in_turns]
+    told = {"questions": questions, "system": system, "most": max_tokens}
+    (folder / "function_questions.json").write_text(json.dumps(told), "utf-8")
+
+
+def judged(result: dict[str, Any], known: Sequence[Question]) -> dict[str, list[Result]]:
+    """The results of the page's answers by engine."""
+    by_id, found = {question.id: question for question in known}, dict[str, list[Result]]()
+    for answer in result["answers"]:
+        question, calls = by_id[answer["id"]], answer["calls"]
+        said, why = verdict(question, calls), "; ".join(one["why"] for one in answer["bad"])
+        made = Result(
+            question.id, question.category, all(one["tool"] for one in answer["bad"]), said.name, said.right, calls,
+            answer["text"], why, answer["tokens"], 0, answer["seconds"],
+        )  # fmt: skip
+        found.setdefault(answer["engine"], []).append(made)
+    return found
+
+
 def main() -> int:
     parser = options_of(__doc__)
+    parser.add_argument("--site", type=Path, metavar="OUT", help="only lay the page out, in this folder")
+    parser.add_argument("--table", type=Path, metavar="RESULT", help="only judge these answers of the page")
     parser.add_argument("--model", type=Path, help="a name or a path; the usual model otherwise")
     parser.add_argument("--limit", type=int, help="the most questions of a category")
     parser.add_argument("--half", choices=("dev", "test"), help="all questions otherwise")
@@ -114,12 +147,21 @@ def main() -> int:
     parser.add_argument("--context", type=int, help="the longest conversation in tokens")
     parser.add_argument("--data", type=Path, metavar="WHEEL", help=f"the file of {PACKAGE}")
     options = parser.parse_args()
+    if options.table:
+        result = json.loads(options.table.read_text("utf-8"))
+        by_engine = judged(result, [one for name in CATEGORIES + MORE for one in questions(archive(), name)])
+        write_figures(options, {name: [asdict(one) for one in found] for name, found in by_engine.items()})
+        print_tables(*(table_of(found, f"BFCL v4, {name}") for name, found in by_engine.items()))
+        return int(bool(result["errors"]))
     wheel, asked = options.data or archive(), list[Question]()
     for category in options.category or (CATEGORIES + MORE if options.all else CATEGORIES):
         found = questions(wheel, category)
         if options.half:
             found = found[options.half == "test" :: 2]
         asked += found[: options.limit]
+    if options.site:
+        lay_out_page(options.site, asked, options.system, options.max_tokens)
+        return 0
     results = asyncio.run(run(options, asked))
     how = "without a grammar" if options.no_grammar else "with a grammar"
     print_tables(table_of(results, f"BFCL v4, {options.model or 'the usual model'}, {how}"))
