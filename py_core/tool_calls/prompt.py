@@ -12,10 +12,7 @@ from typing import Any
 from py_core.tokenizers.chat_template import ChatTemplate, Message, Tool
 from py_core.tool_calls.definitions import ToolCall, ToolDefinition
 
-ASKED = (
-    "Call a function only if it does exactly what the user asks for. If no function fits, say so in a sentence and "
-    "call none."
-)
+ASKED = "If no function fits, say so in a sentence and call none."
 """Belongs into the system message if the model may choose: small models otherwise call whatever function there is
 (docs/decisions/0115-function-calls.md)."""
 

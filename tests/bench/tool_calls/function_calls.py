@@ -1,7 +1,7 @@
 """Calls of functions: questions of BFCL v4, by category: calls that can be read, the right function, right arguments.
 
     python -m tests.bench function_calls [--model NAME] [--limit N] [--half dev|test] [--category NAME]... [--all]
-        [--no-grammar] [--backend NAME] [--at-once N] [--data WHEEL] [--json FILE]
+        [--no-grammar] [--tool-choice required] [--backend NAME] [--at-once N] [--data WHEEL] [--json FILE]
     python -m tests.bench function_calls --site OUT [--limit N] [--half dev|test] [--category NAME]...
     python -m tests.bench function_calls --table RESULT.json [--category NAME]... [--json FILE]
 
@@ -29,7 +29,7 @@ from app.cli.terminal import progress_bar
 from app.generation.assistant import SYSTEM_PROMPT
 from app.generation.call_answer import CallStream, answer_with_calls, asked_with_tools
 from py_core.loading import Model
-from py_core.tool_calls.definitions import ToolError, tools_from
+from py_core.tool_calls.definitions import ToolError, choice_from, tools_from
 from tests.bench.reporting import options_of, print_tables, write_figures
 from tests.bench.tool_calls.bfcl import CATEGORIES, MORE, PACKAGE, Question, archive, questions, verdict
 
@@ -52,15 +52,17 @@ class Result:
     seconds: float
 
 
-async def ask(model: Model, question: Question, max_tokens: int, is_shaped: bool, system: str) -> Result:
+async def ask(model: Model, question: Question, options: Any) -> Result:
     begin = time.perf_counter()
     try:
-        stream = CallStream(model, tools_from(question.tools), max_tokens=max_tokens, is_shaped=is_shaped)
+        tools = tools_from(question.tools)
+        chosen, is_shaped = choice_from(options.tool_choice, tools), not options.no_grammar
+        stream = CallStream(model, tools, chosen, max_tokens=options.max_tokens, is_shaped=is_shaped)
     except ToolError as error:
         return Result(question.id, question.category, False, False, False, [], "", str(error), 0, 0, 0.0)
     said = [message for message in question.messages if message["role"] == "system"]
     others = [message for message in question.messages if message["role"] != "system"]
-    system = "\n".join((system, *(message["content"] for message in said)))
+    system = "\n".join((options.system, *(message["content"] for message in said)))
     answer = await answer_with_calls(stream, [{"role": "system", "content": system}, *others])
     calls = [call.entry() for call in answer.calls]
     found = verdict(question, calls)
@@ -81,7 +83,7 @@ async def run(options: Any, asked: Sequence[Question]) -> list[Result]:
 
             async def one(question: Question) -> Result:
                 async with several:
-                    result = await ask(model, question, options.max_tokens, not options.no_grammar, options.system)
+                    result = await ask(model, question, options)
                 bar.advance(task)
                 done.append(result)
                 write_figures(options, [asdict(one) for one in done])  # a run that is ended has its figures
@@ -139,6 +141,7 @@ def main() -> int:
     parser.add_argument("--category", action="append", choices=CATEGORIES + MORE, help="the first four otherwise")
     parser.add_argument("--all", action="store_true", help="all categories")
     parser.add_argument("--no-grammar", action="store_true", help="answers without a grammar")
+    parser.add_argument("--tool-choice", choices=("auto", "required"), default="auto")
     parser.add_argument("--backend", choices=[choice.value for choice in BackendChoice], default="auto")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="conversations that run together")
     usual = asked_with_tools(SYSTEM_PROMPT, "")[0]["content"]
