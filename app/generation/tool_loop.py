@@ -11,10 +11,10 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.generation.call_answer import CallStream
+from app.generation.call_answer import CallStream, form_of_model
 from app.generation.called_messages import MadeCall, count_calls, said_messages, told_result
 from app.generation.prompt_reading import read_prompt
 from app.generation.prompt_window import PromptWindow
@@ -29,8 +29,10 @@ from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
-from py_core.tool_calls.definitions import AUTO, ToolCall, ToolChoice
+from py_core.tool_calls.definitions import AUTO, ToolCall, ToolChoice, ToolDefinition, ToolError
+from py_core.tool_calls.forms import CallForm
 from py_core.tool_calls.reader import BadCall
+from py_core.tool_calls.shape import call_shape
 
 _LEAST_RESULT = 32
 """The fewest tokens of a result that is read at all."""
@@ -84,6 +86,7 @@ class ToolLoop:
         self._model, self._window, self._sequence, self._use = model, window, sequence, use
         self._sampling, self._max_tokens, self._stop, self._shelf = sampling, max_tokens, stop, shelf
         self._definitions = [tool.definition for tool in use.tools.values()]
+        self._kept = self._definitions
         self._text, self._thought, self._first, self._file = "", "", 1, 0
         self._sum, self._thought_seconds = Timings(), 0.0
         self._rounds = use.limits.rounds if model.graph.parameters >= SMALL else 1
@@ -101,7 +104,7 @@ class ToolLoop:
         self, asked: Sequence[Message], left_out: int, opening: str = "", file: int = 0
     ) -> AsyncIterator[AnswerEvent]:
         """Answer the last of these messages. left_out, opening: as in PromptWindow.fit. file: tokens of files in them.
-        Raises ToolError if a tool's schema cannot be kept, ContextFullError, ChatTemplateError, BackendError."""
+        Raises ContextFullError, ChatTemplateError, BackendError."""
         try:
             async with aclosing(self._all(asked, left_out, opening, file)) as events:  # type: ignore[type-var]
                 async for event in events:
@@ -159,11 +162,11 @@ class ToolLoop:
             written.is_lost = True  # it has no room for the tools
             return
         self.context = self._window.context(prompt, reads, self.forgotten, self._file, told)
-        stream = CallStream(
-            self._model, self._definitions, AUTO if number else self._use.chosen, max_tokens=self._max_tokens,
-            sampling=self._sampling, first=self._first + len(self.calls), may_call=may_call,
-            is_parallel=self._use.is_parallel,
-        )  # fmt: skip
+        try:
+            stream = self._stream(number, may_call)
+        except ToolError:  # a schema of another program, which checks the arguments itself
+            self._kept = [_kept(definition, form_of_model(self._model)) for definition in self._definitions]
+            stream = self._stream(number, may_call)
         timings, engine, sequence, shelf = stream.timings, self._model.engine, self._sequence, self._shelf
         if not may_call:  # the other one still has the tools when the next message comes
             sequence, shelf = self._beside or engine.new_sequence(), None
@@ -208,6 +211,13 @@ class ToolLoop:
             self._text, self._thought = before, thought_before + thought
             self._text += self._with_space(answer.strip(), before)
             yield Replacement(self._text, self._thought)
+
+    def _stream(self, number: int, may_call: bool) -> CallStream:
+        return CallStream(
+            self._model, self._kept, AUTO if number else self._use.chosen, max_tokens=self._max_tokens,
+            sampling=self._sampling, first=self._first + len(self.calls), may_call=may_call,
+            is_parallel=self._use.is_parallel,
+        )  # fmt: skip
 
     def _in_words(self, asked: Sequence[Message]) -> list[Message]:
         """The messages of a round without tools."""
@@ -268,6 +278,15 @@ class ToolLoop:
             self.forgotten, total.prefill_seconds, total.decode_seconds, self._thought, self._thought_seconds,
             reused_tokens=total.reused_tokens,
         )  # fmt: skip
+
+
+def _kept(definition: ToolDefinition, form: CallForm) -> ToolDefinition:
+    """A definition whose calls can be kept to its schema: to any object if the schema cannot."""
+    try:
+        call_shape([definition], AUTO, form)
+    except ToolError:
+        return replace(definition, parameters={"type": "object", "additionalProperties": True})
+    return definition
 
 
 def _key(name: str, arguments: Mapping[str, object]) -> str:

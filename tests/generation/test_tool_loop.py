@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,17 @@ async def test_a_call_is_told_and_run_and_its_result_is_read_for_the_answer(mode
     assert second.id == "call00002"
 
 
+async def test_a_schema_that_cannot_be_kept_is_left_to_its_program(model: Model) -> None:
+    tools, _ = use(sunny)
+    set_of_names = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    strange = {"type": "object", "properties": {"names": set_of_names, "other": {"$ref": "https://example.org/"}}}
+    (definition,) = tools_from([{"name": "danger", "parameters": strange}])
+    both = {**tools.tools, "danger": Tool(definition, sunny)}
+    told = await events_of(Assistant(model, max_tokens=140), replace(tools, tools=both))
+    (called,) = [event for event in told if isinstance(event, ToolCalled)]
+    assert (called.name, called.arguments) == ("weather", {"city": "Bern"}), "the others are kept to theirs"
+
+
 async def test_what_fails_goes_to_the_model_and_ends_the_calls_in_time(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,12 +121,13 @@ async def test_what_fails_goes_to_the_model_and_ends_the_calls_in_time(
 
 async def test_a_stop_ends_a_running_tool_and_the_answer(model: Model) -> None:
     assistant, stop = Assistant(model, max_tokens=140), StopToken()
-    tools, _ = use(never)
-    events = list[AnswerEvent]()
-    async for event in assistant.respond("How is it?", tools=tools, stop=stop):
-        events.append(event)
-        if isinstance(event, ToolCalled):
-            asyncio.get_running_loop().call_later(0.02, stop.stop)
+
+    async def stopped(given: Mapping[str, Any]) -> str:
+        asyncio.get_running_loop().call_later(0.02, stop.stop)
+        return await never(given)
+
+    tools, _ = use(stopped)
+    events = await events_of(assistant, tools, stop=stop)
     (result,) = returned(events)
     assert (result.result, result.failed) == ("It was stopped.", True)
     assert isinstance(events[-1], Done)
