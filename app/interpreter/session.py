@@ -11,6 +11,7 @@ import base64
 import builtins
 import contextlib
 import errno
+import importlib
 import io
 import json
 import linecache
@@ -147,6 +148,29 @@ def imports_of(code: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
     return sorted(names)
+
+
+def install_wheel(path: str, folder: str) -> str:
+    """Unpack a wheel of pure Python, and import from that folder, too, after all others. Returns "", or why it cannot:
+    "broken", "compiled" or "disk"."""
+    import zipfile  # late: few chats have wheels
+
+    try:
+        with zipfile.ZipFile(path) as files:
+            names = files.namelist()
+            if not any(name.endswith(".dist-info/WHEEL") for name in names):
+                return "broken"
+            if any(name.endswith((".so", ".pyd", ".dll", ".dylib")) for name in names):
+                return "compiled"
+            files.extractall(folder)  # nothing gets out of the folder
+    except OSError as error:
+        return "disk" if error.errno == errno.ENOSPC else "broken"
+    except Exception:  # a damaged zip has many ways to fail
+        return "broken"
+    if folder not in sys.path:
+        sys.path.append(folder)
+    importlib.invalidate_caches()
+    return ""
 
 
 def for_model(outputs: Sequence[Output], most: int = 4_000) -> str:

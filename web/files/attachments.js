@@ -13,11 +13,12 @@ import { formatBytes, formatShare } from '../common/format.js';
 import { loadStyles } from '../common/page_files.js';
 import { readFile } from './file_reader.js';
 import { openTable } from '../table/opener.js';
-import { loadPython } from '../interpreter/opener.js';
+import { loadPython, openWheels } from '../interpreter/opener.js';
 
 const LONG_PASTE = 2000; // characters that are offered as a file
 const TABLE = /\.(csv|tsv)$/i;
 const PYTHON = /\.py$/i;
+const WHEEL = /-none-any\.whl$/i; // of pure Python
 
 /**
  * @typedef {{opening: number, chat: string|null, last: Promise<void>}} Place a conversation, by when the page opened it; chat:
@@ -52,6 +53,7 @@ export class Attachments {
   #looking = /** @type {Promise<void>|null} */ (null);
   #lookAgain = false;
   #tools = /** @type {import('./tool_files.js').ToolFiles|null} */ (null); // once there was a file of Python
+  #wheels = /** @type {Promise<import('./wheels.js').Wheels>|null} */ (null);
   #table = /** @type {{place: Place, id: string|null, element: HTMLElement}|null} */ (null); // the look at the last table
 
   /**
@@ -77,10 +79,13 @@ export class Attachments {
   }
 
   /**
-   * Attach files to the conversation on the page; if a file cannot be read, a line above the message box says why.
-   * @param {File[]} files
+   * Attach files to the conversation on the page; if a file cannot be read, a line above the message box says why. Wheels
+   * are packages for its Python instead.
+   * @param {File[]} given
    */
-  attach(files) {
+  attach(given) {
+    const files = given.filter(({ name }) => !WHEEL.test(name)), wheels = given.filter((file) => !files.includes(file));
+    if (wheels.length) this.#askAbout(wheels);
     if (!files.length) return;
     this.#parts.notices.say('files', null);
     this.#parts.queue.fail(null);
@@ -138,6 +143,17 @@ export class Attachments {
       this.#files = found;
       this.#show();
       this.#syncTools();
+    }
+  }
+
+  /** @param {File[]} wheels */
+  async #askAbout(wheels) {
+    try {
+      this.#wheels ??= openWheels(this.#root);
+      await (await this.#wheels).ask(wheels);
+    } catch {
+      this.#wheels = null;
+      this.#parts.notices.say('files', t('python.notLoaded'));
     }
   }
 
@@ -302,6 +318,7 @@ export class Attachments {
 
   #show() {
     if (this.#table && !this.#isHere(this.#table)) this.#endLook();
+    this.#wheels?.then((wheels) => wheels.follow(), () => {});
     const isComing = (one) => this.#isHere(one) && !this.#files.some(({ id }) => id === one.id);
     const remove = (name, run) => html`<button type="button" class="file-remove" aria-label=${t('files.remove', { name })} @click=${run}>${icon('x')}</button>`;
     const coming = this.#coming.filter(isComing).map((one) => html`<li class="file-chip" data-state="coming">

@@ -17,6 +17,7 @@ export class ChatPython {
   #python = /** @type {Interpreter|null} */ (null);
   #files = new Set(); // ids of those that it has
   #packages = new Set(); // names
+  #wheels = /** @type {Uint8Array<ArrayBuffer>[]} */ ([]);
   #isStopped = false; // by the user, before or while the code runs
   #page;
 
@@ -57,6 +58,16 @@ export class ChatPython {
     return await this.#load(python, await python.needs(code), agree) ? python : null;
   }
 
+  /**
+   * Install a wheel of pure Python, also into each later Python of this conversation. @param {Uint8Array<ArrayBuffer>} wheel
+   * @returns {Promise<string>} as of Interpreter.installWheel
+   */
+  async installWheel(wheel) {
+    const why = await (await this.#ready()).installWheel(wheel.slice());
+    if (!why) this.#wheels.push(wheel);
+    return why;
+  }
+
   /** A package that a run lacked. @param {Output[]} outputs @returns {Promise<string|null>} */
   async lacked(outputs) {
     const failure = outputs.find(({ type }) => type === 'error');
@@ -84,7 +95,9 @@ export class ChatPython {
     if (this.#python?.isAlive) return this.#python;
     this.#files.clear();
     this.#packages.clear();
-    return this.#python = await Interpreter.start();
+    const python = await Interpreter.start();
+    for (const wheel of this.#wheels) await python.installWheel(wheel.slice());
+    return this.#python = python;
   }
 
   async #putFiles(python) {

@@ -4,6 +4,7 @@ import { button, element } from '../common/dom.js';
 import { icon } from '../common/icon.js';
 import { formatBytes } from '../common/format.js';
 import { saveFile } from '../common/file_download.js';
+import { userError } from '../common/user_error.js';
 import { describe, fromError } from '../shell/problems.js';
 import { t } from '../i18n/i18n.js';
 import { ChatPython } from './chat_python.js';
@@ -25,6 +26,15 @@ function pythonOf(page) {
     chat = { opening, python: new ChatPython(page), fixes: 0 };
   }
   return chat;
+}
+
+/**
+ * Install a wheel into the Python of the conversation on the page. @param {import('./opener.js').Page} page
+ * @param {Uint8Array<ArrayBuffer>} wheel @returns {Promise<string>} "", or why it cannot be. Rejects with a sentence
+ */
+export async function installWheel(page, wheel) {
+  if (running) throw userError('PythonError', t('python.busy'));
+  return pythonOf(page).python.installWheel(wheel);
 }
 
 /** The question whether to load packages. @param {{packages: Package[], answer: (agrees: boolean) => void}} asked */

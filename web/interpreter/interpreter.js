@@ -94,12 +94,29 @@ export class Interpreter {
    *   file as it may be; null if it is none. Rejects if Python had to end
    */
   async tools(name, ...given) {
+    const said = await this.#limited({ tools: name, given });
+    try {
+      return JSON.parse(said);
+    } catch {
+      return null;
+    }
+  }
+
+  /**
+   * Install a wheel of pure Python. @param {Uint8Array<ArrayBuffer>} wheel
+   * @returns {Promise<string>} "", or why it cannot be: "broken", "compiled" or "disk". Rejects if Python had to end
+   */
+  async installWheel(wheel) {
+    const why = await this.#limited({ wheel }, [wheel.buffer]);
+    return ['', 'compiled', 'disk'].includes(why) ? why : 'broken';
+  }
+
+  /** Ask for something that takes as long as a run at most. */
+  async #limited(request, transfer = []) {
     this.#isRunning = true;
     try {
-      const said = await this.#ask({ tools: name, given, seconds: SECONDS }, [], 1000 * SECONDS + GRACE_MS);
-      return JSON.parse(said);
+      return await this.#ask({ ...request, seconds: SECONDS }, transfer, 1000 * SECONDS + GRACE_MS);
     } catch (error) {
-      if (error instanceof SyntaxError) return null;
       this.end('died');
       throw error;
     } finally {

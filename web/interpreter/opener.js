@@ -35,6 +35,12 @@ export async function loadPython() {
   return runs;
 }
 
+/** The questions about wheels. @param {HTMLElement} before they stand before it */
+export async function openWheels(before) {
+  const { Wheels } = await loadPython();
+  return new Wheels(before, /** @type {Page} */ (page));
+}
+
 /** @param {{element: HTMLElement, text: string}} figure a block of code @returns {HTMLButtonElement} */
 export function runButton(figure) {
   const made = element('button', 'code-copy code-run');

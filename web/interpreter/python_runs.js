@@ -7,6 +7,7 @@ import { t } from '../i18n/i18n.js';
 import { CodeRun, sentenceOf, titleOf } from './code_run.js';
 
 export { ToolFiles } from '../files/tool_files.js';
+export { Wheels } from '../files/wheels.js';
 
 const MOST_FIXES = 3; // questions to the model about errors, one after the other
 

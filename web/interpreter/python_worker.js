@@ -1,7 +1,7 @@
 /**
  * The user's Python: runs in a worker of an origin of its own (host_worker.js), with one port to the page.
  *
- * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [zip]}, {tools: function, given}
+ * Messages to it: {run: code}, {needs: code}, {put: name, bytes}, {read: name}, {install: [zip]}, {wheel: bytes}, {tools: function, given}
  * (of app/tools/dropped_file.py), {stop: true}. Each but the last is answered by {end: any} or {error: string}, one after
  * the other; before, a run sends {output: JSON} of app/interpreter/session.py. The first message is {ready: true}, or {open: true} if the worker is not isolated.
  *
@@ -13,6 +13,7 @@ const MEMORY = 1 << 30; // bytes that Python may have
 const FILES = 256 << 20; // bytes that its files may have
 const PAGE = 65_536;
 const FOLDER = '/home/user';
+const WHEELS = '/lib/wheels';
 const FORBIDDEN = ['js', 'pyodide', 'pyodide_js', '_pyodide', '_pyodide_core'];
 const LOOK_MS = 100; // between two looks for a message to stop
 const SIGINT = 2, SIGUSR1 = 10, SIGALRM = 14;
@@ -98,7 +99,7 @@ function sessionOf(python, source, tell) {
   const { sitePackages } = python._api;
   python.FS.writeFile(`${sitePackages}/sonata_session.py`, source);
   python.FS.mkdirTree(FOLDER);
-  const { Session, imports_of } = python.pyimport('sonata_session');
+  const { Session, imports_of, install_wheel } = python.pyimport('sonata_session');
   const session = Session(FOLDER, tell, python.toPy(FORBIDDEN));
   const canWait = 'Suspending' in WebAssembly;
   if (canWait) lookWhileRunning(python);
@@ -107,7 +108,7 @@ function sessionOf(python, source, tell) {
     set 0(_signal) { /* taken */ },
   });
   const call = (function_, ...given) => (canWait ? function_.callPromising(...given) : function_(...given));
-  return { imports_of, call, run: (code) => call(session.run, code) };
+  return { imports_of, install_wheel, call, run: (code) => call(session.run, code) };
 }
 
 /** The signal that is due: Python asks now and then while code runs. */
@@ -147,7 +148,7 @@ del look`);
 }
 
 /** Answer one message after the other. */
-function listen(port, { python, imports_of, call, run }) {
+function listen(port, { python, imports_of, install_wheel, call, run }) {
   const { FS } = python;
   const at = (name) => `${FOLDER}/${name}`;
   const limited = async (seconds, begin) => {
@@ -162,6 +163,12 @@ function listen(port, { python, imports_of, call, run }) {
   };
   const answers = {
     run: ({ run: code, seconds }) => limited(seconds, () => run(code)),
+    wheel: ({ wheel, seconds }) => limited(seconds, async () => {
+      FS.writeFile('/tmp/a.whl', wheel);
+      const why = await call(install_wheel, '/tmp/a.whl', WHEELS);
+      FS.unlink('/tmp/a.whl');
+      return why;
+    }),
     tools: ({ tools: name, given, seconds }) => limited(seconds, () => call(python.pyimport('app.tools.dropped_file')[name], ...given)),
     needs: ({ needs }) => imports_of(needs).toJs(),
     put: ({ put, bytes }) => FS.writeFile(at(put), bytes),

@@ -4,7 +4,10 @@ be reached from it."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -151,6 +154,37 @@ async def test_code_that_cannot_be_stopped_is_ended_with_its_python(page_apart: 
     await expect(body.locator(".python-text")).to_have_text("1\n")
     await body.get_by_role("button", name="Stop").click()
     await expect(body.locator(".python-error").last).to_have_text(lost)
+    assert page_apart.errors == []
+
+
+def wheel(*members: tuple[str, str]) -> bytes:
+    """A wheel of these members, compressed as pip writes it."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as files:
+        for name, text in members:
+            files.writestr(name, text)
+    return made.getvalue()
+
+
+async def test_a_wheel_of_pure_python_is_installed_once_the_user_agrees(page_apart: ChatPage) -> None:
+    page, info = page_apart.page, ("small_pack-1.2.dist-info/WHEEL", "Root-Is-Purelib: true")
+    good = wheel(("small_pack/__init__.py", "value = 42"), ("colorsys.py", "1 / 0"), ("../out.py", ""), info)
+    bad = wheel(("small_bad/core.so", ""), info)
+    for name, data in (("small_pack-1.2-py3-none-any.whl", good), ("small_bad-1.2-py3-none-any.whl", bad)):
+        file = {"name": name, "mimeType": "application/zip", "buffer": data}
+        await page.set_input_files("input[type=file]", file)  # type: ignore[arg-type]
+    question = page.get_by_role("region", name="The package small-pack")
+    await expect(question).to_contain_text(f"sha256: {hashlib.sha256(good).hexdigest()}")
+    await expect(await run(page_apart, "import small_pack")).to_contain_text("ModuleNotFoundError")
+    await question.get_by_role("button", name="Install", exact=True).click()
+    await expect(question).to_contain_text("Installed for this chat.")
+    shown = await run(page_apart, "import colorsys, small_pack\nstr(small_pack.value)")  # colorsys stays Python's own
+    await expect(shown.locator("pre")).to_have_text("'42'")
+    other = page.get_by_role("region", name="The package small-bad")
+    await other.get_by_role("button", name="Install", exact=True).click()
+    await expect(other.get_by_role("alert")).to_contain_text("small-bad has compiled parts")
+    await page.locator("#new-chat").click()
+    await expect(question).to_be_hidden()
     assert page_apart.errors == []
 
 

@@ -1,3 +1,16 @@
+export const wheel = {
+  about: 'Dieses Paket käme in das Python dieses Chats. Es ist Code dessen, der es gemacht hat, und läuft getrennt von der Seite, ohne Netz. Es bleibt, solange der Chat offen ist.',
+  comes: 'Wird installiert',
+  doNotInstall: 'Nicht installieren',
+  install: 'Installieren',
+  large: '{name} ist größer als {size}; mehr darf ein Paket nicht haben.',
+  reason_broken: '{name} ist kein lesbares Paket aus reinem Python. Lade es noch einmal herunter.',
+  reason_compiled: '{name} hat kompilierte Teile und lässt sich hier nicht installieren. Suche eine Version aus reinem Python.',
+  reason_disk: 'In diesem Python ist kein Platz mehr für {name}.',
+  there: 'Für diesen Chat installiert.',
+  title: 'Das Paket {name}',
+};
+
 export const toolFile = {
   about: 'Das Modell darf diese Funktionen aufrufen, wenn du es erlaubst. Sie sind Code dessen, der die Datei geschrieben hat: Sie laufen getrennt von der Seite, ohne Netz, Gedächtnis und andere Chats. „Benutzen“ schaltet auch „Antworten rufen Werkzeuge auf“ ein (Einstellungen, Antworten).',
   close: 'Schließen',

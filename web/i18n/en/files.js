@@ -1,3 +1,16 @@
+export const wheel = {
+  about: 'This package would be installed into the Python of this chat. It is code of whoever made it, and runs apart from the page, without network. It stays as long as the chat is open.',
+  comes: 'Installing',
+  doNotInstall: 'Do not install',
+  install: 'Install',
+  large: '{name} is larger than {size}, which is the most that a package may have.',
+  reason_broken: '{name} is not a package of pure Python that can be read. Download it again.',
+  reason_compiled: '{name} has compiled parts, so it cannot be installed here. Look for a version of pure Python.',
+  reason_disk: 'There is no more room for {name} in this Python.',
+  there: 'Installed for this chat.',
+  title: 'The package {name}',
+};
+
 export const toolFile = {
   about: 'The model may call these functions if you allow it. They are code of whoever wrote the file: they run apart from the page, without network, the memory and other chats. “Use” also switches on “Answers call tools” in Settings, Answers.',
   close: 'Close',
