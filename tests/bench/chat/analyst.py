@@ -61,7 +61,7 @@ class Result:
 
 
 def missing(task: dict[str, Any], outputs: list[Output]) -> str:
-    """What the outputs lack; "" if they are right."""
+    """Name something that the outputs lack; "" if they are right."""
     if any(isinstance(output, Failure) for output in outputs):
         return "error"
     shown = for_model(outputs, 100_000)
@@ -88,7 +88,7 @@ def is_same(wanted: float, found: float) -> bool:
 
 
 def fix_message(question: str, code: str, failure: Failure) -> str:
-    """What "Fix it" of the page sends (web/interpreter/python_runs.js)."""
+    """The message of "Fix it" in the page (web/interpreter/python_runs.js)."""
     fix = "This code ends with an error. Correct it, and write the whole code again."
     return f"{question}\n\n{fix}\n\n```python\n{code.rstrip()}\n```\n\n```text\n{describe(failure)}\n```"
 
