@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from app.files.service import FileService
 from app.files.text import MOST_BYTES, FileError, shown_name, too_large
+from app.interpreter import workbook
+from app.interpreter.child import InterpreterError, PythonChild
 from app.native_runtime import open_embedder
 from app.protocol import Citation
 from app.runtime import Runtime, RuntimeConfig
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 from py_core.store.volatile import VolatileRows
 
+WORKBOOKS = (".xlsx", ".xlsm")
 FileOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--file", metavar="PATH", help="A text, Markdown, code or CSV file to ask about; may be given several times."
+        "--file",
+        metavar="PATH",
+        help="A text, Markdown, code, CSV or xlsx file to ask about; may be given several times.",
     ),
 ]
 
@@ -37,6 +45,41 @@ def bytes_of(path: Path) -> bytes:
         raise FileError("files.unreadable", "{path} cannot be read: {why}.", path=path, why=error.strerror) from error
 
 
+def read_attachment(path: Path) -> tuple[str, bytes]:
+    """The name and the contents of a file to attach: of a spreadsheet, its first sheet as CSV. Raises FileError."""
+    data = bytes_of(path)
+    if path.suffix.lower() not in WORKBOOKS:
+        return path.name, data
+    if find_spec("openpyxl") is None:
+        raise FileError(
+            "files.no-openpyxl",
+            "{name} needs the package openpyxl: pip install '.[analyst]', or save it as CSV.",
+            name=path.name,
+        )
+    try:
+        found = asyncio.run(_sheets(data, Path(workbook.__file__).read_text("utf-8")))
+    except (InterpreterError, OSError, ValueError):
+        found = {}  # its process has reached a limit
+    if "sheets" not in found:
+        raise FileError(
+            "files.no-workbook",
+            "{name} cannot be read as a spreadsheet: it is damaged, empty, too large, or has a password.",
+            name=path.name,
+        )
+    return f"{path.stem}.csv", found["sheets"][0][1].encode()
+
+
+async def _sheets(data: bytes, reader: str) -> dict[str, Any]:
+    child = PythonChild()
+    try:
+        child.put("book.xlsx", data)
+        await child.run(f"{reader}\nread_workbook('book.xlsx', 'sheets.json')")
+        found: dict[str, Any] = json.loads(child.read("sheets.json"))
+        return found
+    finally:
+        await child.close()
+
+
 def cited_words(cited: Iterable[Citation]) -> str:
     """The passages that were read: each file's name with the places in it."""
     places = dict[str, list[str]]()
@@ -47,7 +90,8 @@ def cited_words(cited: Iterable[Citation]) -> str:
 
 async def attach_file(files: FileService, session: str | None, path: Path) -> str:
     """Attach a file, to a new conversation if there is none; returns its id. Raises FileError, StoreError."""
-    return (await files.attach(session, path.name, "", bytes_of(path))).session
+    name, data = await asyncio.to_thread(read_attachment, path)
+    return (await files.attach(session, name, "", data)).session
 
 
 async def unstored_runtime() -> Runtime:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from app.chat.asker import ASKED_TOKENS, GREEDY, Asker, SingleAnswer
-from app.cli.attachments import FileOption, bytes_of, cited_words, unstored_runtime
+from app.cli.attachments import FileOption, cited_words, read_attachment, unstored_runtime
 from app.cli.grammar import NO_SHAPE, ShapeOptions, tell_cut_off
 from app.cli.home import HomeOption, NoMemoryOption, opened_learning, opened_runtime
 from app.cli.loading import DEFAULTS, ModelOptions, model_options
@@ -251,7 +251,7 @@ def ask(
         _print_calls(_questions(questions, of_tools=True), tools, max_tokens, options)
         return
     asked = _questions(questions)
-    attached = [(path, bytes_of(path)) for path in file or ()]  # before the model is loaded
+    attached = [read_attachment(path) for path in file or ()]  # before the model is loaded
     tool_code = tools.files(home)
 
     async def ask_all(asker: Asker, runtime: Runtime | None = None) -> list[SingleAnswer | str]:
@@ -339,15 +339,15 @@ def _say_answer(answer: SingleAnswer, question: str, why: bool) -> None:
 
 
 async def _ask_all(
-    asker: Asker, questions: list[str], attached: Sequence[tuple[Path, bytes]]
+    asker: Asker, questions: list[str], attached: Sequence[tuple[str, bytes]]
 ) -> list[SingleAnswer | str]:
     if not attached:
         return await _answers(asker, questions)
     runtime = await unstored_runtime()
     try:
         session: str | None = None
-        for path, data in attached:
-            session = (await runtime.files.attach(session, path.name, "", data)).session
+        for name, data in attached:
+            session = (await runtime.files.attach(session, name, "", data)).session
         assert session is not None
         await runtime.files.indexed(session)
         asker.read_files(runtime.files, session)

@@ -27,7 +27,7 @@ from app.cli.adapters import (
     add_merged,
     base_of,
 )
-from app.cli.attachments import FileOption, bytes_of, unstored_runtime
+from app.cli.attachments import FileOption, read_attachment, unstored_runtime
 from app.cli.bench import profile_tables, speed_table
 from app.cli.bench_learning import bench_learning
 from app.cli.bench_memory import bench_memory
@@ -156,7 +156,7 @@ def chat(
     call tools, which run on this machine.
     """
     for path in file or ():
-        text_of(path.name, bytes_of(path))  # before the model is loaded
+        text_of(*read_attachment(path))  # before the model is loaded
     chosen = shape.applied_to(replace(CHAT_SAMPLING, temperature=temperature, top_p=top_p, seed=seed))
     called = ToolOptions(tools, python, servers, yes)
     called.check(chosen.grammar is not None)

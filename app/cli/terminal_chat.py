@@ -71,10 +71,11 @@ COMMANDS = {
     "/agent NAME": "sends messages like the last one to another agent",
     "/adapter NAME": "answers with an adapter; /adapter alone with none",
     "/file PATH": "attaches a file",
+    "/analyse QUESTION": "answers a question about the attached table by Python, and runs it, with --python",
     "/run": "runs the Python of the last answer, if the chat was started with --python",
     "/exit": "ends the chat (or Ctrl-D); Ctrl-C stops an answer",
 }
-HELP = "\n".join(f"{command:15}{what}" for command, what in COMMANDS.items())
+HELP = "\n".join(f"{command:19}{what}" for command, what in COMMANDS.items())
 HINT = "/help lists the commands."
 _COMMAND = re.compile(r"/[^\W\d_]+")
 """A line that is meant as a command: only a slash and letters. All other lines are messages."""
@@ -153,6 +154,18 @@ def run_chat(
         elif command.partition(" ")[0] == "/file":
             given = text.strip().partition(" ")[2].strip().strip("'\"")
             _attach(runner, runtime, conversation, console, Path(given).expanduser())
+        elif command.partition(" ")[0] == "/analyse":
+            question = text.strip().partition(" ")[2].strip()
+            table = runner.run(_last_table(runtime, conversation))
+            if code is None or table is None or not question:
+                _warn(console, "Start the chat with --python, attach a CSV file, and write a question behind /analyse.")
+                continue
+            try:
+                events = conversation.respond(question, table=table)
+                runner.run(_answer(conversation, events, console, last, changes))
+                runner.run(code.run(runtime, conversation))
+            except (BackendError, InterpreterError, StoreError, ValueError) as error:
+                _warn(console, str(error))
         elif command == "/run":
             if code is None:
                 _warn(console, "Start the chat with --python to run code.")
@@ -228,6 +241,15 @@ def _attach(runner: asyncio.Runner, runtime: Runtime, conversation: Conversation
     else:
         said = "is attached. Ask about it." if attached else "is not attached: you stopped it."
         console.print(f"[dim]{escape(path.name)} {said}[/dim]")
+
+
+async def _last_table(runtime: Runtime, conversation: Conversation) -> str | None:
+    """The id of the table that was attached last; None if there is none."""
+    session = conversation.session_id
+    for file in reversed(await runtime.files.files(session) if session else ()):
+        if await runtime.files.table(file["id"]) is not None:
+            return file["id"]
+    return None
 
 
 async def _undo(runtime: Runtime, changes: list[Taught | Card]) -> str:

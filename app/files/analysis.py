@@ -49,6 +49,11 @@ class Analysis(Material):
         asked = f"{self.text}\n\nWrite Python with pandas that computes as `result`: {without_chart(first)}"
         return f"{asked}\n\n{rest}" if rest else asked
 
+    def settled(self, answer: str) -> str:
+        """The beginning of the answer that stays: it may end before the last line."""
+        end = answer.rfind("\n", len(self.begun))
+        return answer if end < 0 else answer[:end]
+
     def whole(self, answer: str, is_over: bool) -> str | None:
         """The answer as it stays; None if the model's part may still go on. is_over: the model has ended it."""
         own = answer.removeprefix(self.begun)

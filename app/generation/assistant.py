@@ -268,20 +268,22 @@ class Assistant(WithAdapters):
         splitter, begin, thought_until = ThoughtSplitter(thinks), time.perf_counter(), 0.0
         splitter.go_on(stream.text)
         whole: str | None = None  # the text of a lesson from which the model has departed
-        shown = ""
+        shown = analysis.begun if analysis is not None else ""
         try:
             async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
                 async for text_piece in pieces:
+                    if analysis is not None:
+                        if (whole := analysis.whole(stream.text, is_over=False)) is not None:
+                            break
+                        text_piece = analysis.settled(stream.text)[len(shown) :]
                     if taught is not None and not taught.startswith(stream.text.lstrip()):
                         whole = taught
                         break
-                    shown = stream.text.lstrip()
+                    shown = f"{shown}{text_piece}" if analysis is not None else stream.text.lstrip()
                     for piece in splitter.push(text_piece):
                         if piece.is_thought:
                             thought_until = time.perf_counter()
                         yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
-                    if analysis is not None and (whole := analysis.whole(stream.text, is_over=False)) is not None:
-                        break
                     if stop.is_stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break

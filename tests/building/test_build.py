@@ -115,7 +115,8 @@ def test_the_list_for_the_service_worker_has_each_file_but_the_models_with_its_c
     packages = {f"interpreter/packages/{entry['name']}.packed" for entry in downloads()["interpreter"]}
     code = {f"interpreter/{name}" for name in ("host_worker.js", "python_worker.js", "python.css", "session.py")}
     code |= {
-        f"interpreter/{name}" for name in ("packages.json", "numpy_rest.packed", "stdlib_rest.zip", "tools.packed")
+        f"interpreter/{name}"
+        for name in ("workbook.py", "packages.json", "numpy_rest.packed", "stdlib_rest.zip", "tools.packed")
     }
     (look,) = (name for name in lists["later"] if name.startswith("bundle/table_look-"))
     (calls,) = (name for name in lists["later"] if name.startswith("bundle/call_lines-"))

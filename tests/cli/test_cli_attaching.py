@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from app.files.text import MOST_BYTES
+from app.cli.attachments import read_attachment
+from app.files.text import MOST_BYTES, FileError
 from tests.cli.command_line import assert_sentence, printed, sonata
+from tests.page.chat.test_workbooks_page import BOOK
 
 pytestmark = pytest.mark.usefixtures("fast_routing")
 
@@ -48,3 +51,18 @@ def test_a_file_that_cannot_be_read_is_told_before_the_model_is_loaded(command: 
     large.write_bytes(b"a" * (MOST_BYTES + 1))
     assert_sentence(sonata(*command, "--file", large, "--model", "none.gguf"), "large.txt is too large: it has 4.0 MB")
     assert_sentence(sonata(*command, "--file", tmp_path / "no", "--model", "none.gguf"), "cannot be read")
+
+
+def test_a_spreadsheet_is_its_first_sheet_or_a_sentence_names_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "book.xlsx").write_bytes(BOOK)
+    (tmp_path / "cut.xlsx").write_bytes(BOOK[:900])
+    if find_spec("openpyxl") is None:
+        with pytest.raises(FileError, match="needs the package openpyxl"):
+            read_attachment(tmp_path / "book.xlsx")
+        return
+    assert read_attachment(tmp_path / "book.xlsx") == (
+        "book.csv",
+        b'region,sold\n"north, east",2\nsouth,1.5\nsouth,3\n',
+    )
+    with pytest.raises(FileError, match="cannot be read as a spreadsheet"):
+        read_attachment(tmp_path / "cut.xlsx")

@@ -167,7 +167,8 @@ async def test_a_question_about_a_table_is_answered_by_code_whose_frame_is_given
     (consulted,) = [event for event in events if isinstance(event, Citations)]
     assert "- 'loans': numbers, such as '4', '6'" in consulted.passages[0].text
     begun = "```python\nimport pandas as pd\n\ndf = pd.read_csv('a.csv')\n\n# Mean loans?\nresult ="
-    assert next(event.text for event in events if isinstance(event, Delta)) == begun
+    deltas = [event.text for event in events if isinstance(event, Delta)]
+    assert deltas[0] == begun
     answer = conversation.turns[-1]
     assert (answer.content.startswith(begun), answer.details["table"]) == (True, file["id"])
     again = [event async for event in conversation.retry()]

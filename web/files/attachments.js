@@ -179,7 +179,8 @@ export class Attachments {
         this.#page.onChange();
       };
       signal.throwIfAborted();
-      const { data, type } = await readFile(file, onPage, signal);
+      const { data, type, sheets = [] } = await readFile(file, onPage, signal);
+      if (sheets.length) Object.assign(coming, { name: visible(sheets[0].name), size: data.byteLength });
       const engine = this.#page.engine();
       await engine.memory.opened();
       await stored.settled(); // the answer that begins the conversation may still be running
@@ -192,7 +193,7 @@ export class Attachments {
       await keeping;
       if (!signal.aborted) {
         announcer.say(t('files.attached', { name: file.name }));
-        if (TABLE.test(file.name)) this.#lookAt(coming);
+        if (TABLE.test(coming.name)) this.#lookAt(coming, sheets);
       } else if (coming.id && !known.has(coming.id)) await engine.files.detach({ ids: [coming.id] }); // the same file may be there twice
     } catch (error) {
       if (signal.aborted) return;
@@ -218,9 +219,9 @@ export class Attachments {
 
   /**
    * Show a table's columns, first rows, and questions that fit. Without them the file is there all the same.
-   * @param {{id: string|null, place: Place}} file
+   * @param {{id: string|null, place: Place}} file @param {File[]} [sheets] of the spreadsheet whose first one it is
    */
-  async #lookAt({ id, place }) {
+  async #lookAt({ id, place }, sheets = []) {
     if (id === null) return;
     const styles = loadStyles('files/table_look.css');
     const parts = Promise.all([import('./table_look.js'), this.#page.engine().files.look({ id }), styles]);
@@ -236,7 +237,7 @@ export class Attachments {
       this.#parts.composer.focus();
     };
     const analyse = (/** @type {string} */ question) => this.#page.ask(question, id);
-    this.#table = { place, id, element: module.tableLook(look, { ask, analyse, close }) };
+    this.#table = { place, id, element: module.tableLook(look, { ask, analyse, close }, sheets.slice(1), (sheet) => this.attach([sheet])) };
     this.#root.before(this.#table.element);
   }
 

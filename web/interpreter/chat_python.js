@@ -132,6 +132,12 @@ export class ChatPython {
   }
 }
 
+/** Load packages of the site without asking: small ones, for a file. @param {Interpreter} python @param {string[]} names */
+export async function loadPackages(python, names) {
+  const wanted = (await packages()).filter(({ name }) => names.includes(name));
+  await python.install(await Promise.all(wanted.map(packageOf)));
+}
+
 const labelOf = ({ name, version }) => `${name} ${version}`;
 
 /** @returns {Promise<Package[]>} those that the site has */

@@ -8,6 +8,7 @@ import { CodeRun, sentenceOf, titleOf } from './code_run.js';
 
 export { ToolFiles } from '../files/tool_files.js';
 export { Wheels } from '../files/wheels.js';
+export { sheetsOf } from './workbook.js'; // here, so that a visit does not load a file that both share
 
 const MOST_FIXES = 3; // questions to the model about errors, one after the other
 

@@ -184,7 +184,7 @@ def _interpreter(files: Mapping[str, Path], root: Path) -> dict[str, Content]:
     with their list. A package carries its licence inside."""
     listed, packages = interpreter_packages(files)
     return {
-        f"{INTERPRETER}/session.py": root / "app" / "interpreter" / "session.py",
+        **{f"{INTERPRETER}/{name}": root / "app" / "interpreter" / name for name in ("session.py", "workbook.py")},
         **{f"{INTERPRETER}/{name}": content for name, content in interpreter_archives(files).items()},
         f"{INTERPRETER}/packages.json": json.dumps(listed, indent=1).encode(),
         **{f"{PACKAGES}/{name}": content for name, content in packages.items()},

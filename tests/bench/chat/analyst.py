@@ -43,7 +43,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "analyst"
 MOST_FIXES = 3
 MOST_NUMBERS = 40
 """Code that shows more numbers than these does not answer a question."""
-LIMITS = Limits(seconds=60, memory=8 << 30, processes=64)
+LIMITS = Limits(seconds=60)
 
 
 @dataclass(frozen=True)

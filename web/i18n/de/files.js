@@ -59,6 +59,11 @@ export const files = {
   row: 'Tabellenzeile {first}',
   rows: 'Tabellenzeilen {first} bis {last}',
   tooLarge: '{name} ist zu groß: Eine Datei darf {megabytes} MB haben. Häng einen Teil davon an.',
+  workbook_damaged: '{name} kann nicht gelesen werden: Die Datei ist beschädigt oder keine Tabelle. Öffne sie in dem Programm, aus dem sie kommt, und speichere sie noch einmal.',
+  workbook_empty: '{name} hat keine Zellen mit Werten.',
+  workbook_encrypted: '{name} hat ein Passwort. Speichere die Datei ohne Passwort und häng sie noch einmal an.',
+  workbook_large: '{name} ist zu groß: Ein Blatt darf 1.000.000 Zeichen haben. Häng einen Teil davon an.',
+  workbook_old: '{name} ist eine Tabelle im alten Format. Speichere sie als .xlsx oder .csv und häng sie noch einmal an.',
   waits: '{name} wird gelesen, {share}. Danach wird deine Nachricht gesendet.',
 };
 export const look = {
@@ -80,5 +85,6 @@ export const look = {
   kind_text: 'Text',
   rows: { one: '{count} Zeile', other: '{count} Zeilen' },
   rowsOf: 'Erste Zeilen von {name}',
+  sheet: 'Blatt',
   title: 'Ein Blick auf {name}',
 };

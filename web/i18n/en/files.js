@@ -59,6 +59,11 @@ export const files = {
   row: 'row {first}',
   rows: 'rows {first} to {last}',
   tooLarge: '{name} is too large: a file may have {megabytes} MB. Attach a part of it.',
+  workbook_damaged: '{name} cannot be read: it is damaged, or no spreadsheet. Open it in the program that made it, and save it again.',
+  workbook_empty: '{name} has no cells with values.',
+  workbook_encrypted: '{name} has a password. Save it without one, then attach it again.',
+  workbook_large: '{name} is too large: a sheet may have 1,000,000 characters. Attach a part of it.',
+  workbook_old: '{name} is a spreadsheet in the old format. Save it as .xlsx or .csv, then attach it again.',
   waits: 'Reading {name}, {share}. Your message is sent as soon as it is read.',
 };
 export const look = {
@@ -80,5 +85,6 @@ export const look = {
   kind_text: 'text',
   rows: { one: '{count} row', other: '{count} rows' },
   rowsOf: 'First rows of {name}',
+  sheet: 'Sheet',
   title: 'A look at {name}',
 };
