@@ -192,6 +192,7 @@ if (!await reloadToIsolate()) {
 async function load({ moved = false, take = engine !== null } = {}) {
   const again = engine !== null;
   engine?.dispose();
+  pageTools.leave();
   if (moved) {
     run.reread();
     models.reread();

@@ -26,8 +26,15 @@ export class PageTools {
    * @returns {Promise<void>} rejects with a userError if they cannot be used, such as by another tool of the same name
    */
   async offer(source, definitions, run, seconds = null) {
-    await this.#engine?.tools.offer({ source, definitions, seconds });
-    this.#sources.set(source, { definitions, run, seconds });
+    const before = this.#sources.get(source);
+    this.#sources.set(source, { definitions, run, seconds }); // an engine that comes meanwhile gets them, too
+    try {
+      await this.#engine?.tools.offer({ source, definitions, seconds });
+    } catch (error) {
+      if (before) this.#sources.set(source, before);
+      else this.#sources.delete(source);
+      throw error;
+    }
   }
 
   /** @param {string} source */
@@ -35,14 +42,20 @@ export class PageTools {
     if (this.#sources.delete(source)) await this.#engine?.tools.offer({ source, definitions: [] });
   }
 
-  /** Offer everything to an engine that has begun, and run its calls until another one is used. @param {import('../engine/engine.js').Engine} engine */
-  async use(engine) {
+  /** The engine is gone: nobody waits for its calls any more. */
+  leave() {
     for (const running of this.#running.values()) running.abort();
     this.#running.clear();
+    this.#engine = null;
+  }
+
+  /** Offer everything to an engine that has begun, and run its calls until another one is used. @param {import('../engine/engine.js').Engine} engine */
+  async use(engine) {
+    this.leave();
     this.#engine = engine;
     const asks = await engine.tools.asks();
     for (const [source, { definitions, seconds }] of this.#sources) {
-      if (definitions.length) engine.tools.offer({ source, definitions, seconds }).catch(() => this.#sources.delete(source));
+      if (definitions.length) engine.tools.offer({ source, definitions, seconds }).catch(() => {}); // it is gone: the next one gets them
     }
     for await (const ask of asks) {
       if (engine !== this.#engine) return;
