@@ -63,9 +63,9 @@ export class ToolServers {
     })) return null;
     if (token) session.setItem(TOKENS, JSON.stringify({ ...tokens(), [url]: token }));
     const { tools, leftOut } = await this.#worker.connect(this.#addressed(url));
-    const names = this.list.map(({ name }) => name);
-    const name = old?.name ?? unused(host, names);
-    const taken = /** @type {string[]} */ ([]);
+    const others = this.list.filter((one) => one.url !== url);
+    const name = old?.name ?? unused(host, others.map((one) => one.name));
+    const taken = others.flatMap((one) => one.tools.map(({ as }) => as));
     const server = {
       url, name, leftOut, tools: tools.map((tool) => {
         const as = unused(`${name}_${tool.name}`, taken);

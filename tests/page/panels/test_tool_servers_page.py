@@ -28,6 +28,17 @@ RENAME = """(name) => {
   localStorage.setItem('sonata.tool-servers', JSON.stringify([server]));
 }"""
 """The server's first tool is another one for it, not for the model."""
+REFUSED = """(url) => new Promise((resolve) => {
+  const { postMessage } = self;
+  self.postMessage = ({ value: { value } }) => {
+    self.postMessage = postMessage;
+    resolve(value.message);
+  };
+  const given = { type: 'RAW', value: { url, token: '', hosts: ['example.org'] } };
+  const data = { id: 'x', type: 'APPLY', path: ['connect'], argumentList: [given] };
+  self.dispatchEvent(new MessageEvent('message', { data }));
+})"""
+"""Ask the worker, as the page does by Comlink, for a host that is not on the list."""
 REACH = "url => fetch(url).then(() => 'reached', ({ message }) => message)"
 
 
@@ -134,6 +145,7 @@ async def test_what_goes_wrong_is_a_sentence_and_no_other_host_is_reached(settin
     await settings.agree()
     await expect(settings.root.get_by_text("3 tools are left out")).to_be_attached()
     (worker,) = [one for one in page.workers if one.url.endswith("mcp_worker.js")]
+    assert "is not on the list of tool servers" in await worker.evaluate(REFUSED, f"{server}/mcp")
     assert await worker.evaluate(REACH, "http://example.org/") == "Failed to fetch"
     for tool, says in (("cut", "ended the connection"), ("huge", "more than 8 MB")):
         await page.evaluate(RENAME, tool)
