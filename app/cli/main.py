@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -331,15 +332,39 @@ def bench(
 
 
 @app.command()
+@model_options("context", "autotune", "max_memory")
 def serve(
     host: Annotated[str, typer.Option()] = "localhost",
     port: Annotated[int, typer.Option()] = 8000,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
     dist: Annotated[Path, typer.Option(help="The site that build.py made.")] = DIST,
     allow_name: Annotated[list[str], typer.Option(help=ALLOW_NAME)] = [],  # noqa: B006 - typer makes a new one
+    api: Annotated[
+        bool, typer.Option("--api", help="Serve an API like OpenAI's instead of the page; the next options go with it.")
+    ] = False,
+    api_key: Annotated[
+        list[str], typer.Option(envvar="SONATA_API_KEY", help="A key that opens the API (may be repeated).")
+    ] = [],  # noqa: B006
+    allow_origin: Annotated[
+        list[str], typer.Option(help="The origin of a page that may use the API, such as https://example.org.")
+    ] = [],  # noqa: B006
+    options: ModelOptions = DEFAULTS,
 ) -> None:
-    """Serve the web page. `python build.py serve` builds it first."""
-    serve_site(dist, host, port, not no_open, allow_name)
+    """Serve the web page, or the model to other programs. `python build.py serve` builds the page first."""
+    if not api:
+        serve_site(dist, host, port, not no_open, allow_name)
+        return
+    from app.api.server import ApiOptions, serve_api  # late: other commands begin sooner
+
+    async def run() -> None:
+        model = await options.load()
+        try:
+            await serve_api(model, ApiOptions(api_key, allow_origin, ("localhost", host, *allow_name)), host, port)
+        finally:
+            model.close()
+
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a user ends the server
+        asyncio.run(run())
 
 
 async def _generate(

@@ -1,7 +1,5 @@
 """The site over HTTP, with everything that the page needs: its headers (app/server/headers.py), byte ranges, MIME
 types.
-
-The OpenAI-compatible API will be routes given to `create_app`.
 """
 
 from __future__ import annotations
@@ -119,7 +117,14 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class _Server(uvicorn.Server):
+def listen_at(host: str, port: int) -> tuple[socket.socket, str]:
+    """A listening socket, and the address of its server for a person. Raises ServerError."""
+    listener = listen("127.0.0.1" if host == "localhost" else host, port)
+    shown = "localhost" if host in ("localhost", "127.0.0.1", "0.0.0.0", "::", "::1") else host
+    return listener, f"http://{shown}:{listener.getsockname()[1]}"
+
+
+class Server(uvicorn.Server):
     """Prints its address once it is reachable."""
 
     def __init__(self, config: uvicorn.Config, address: str, open_browser: bool) -> None:
@@ -148,11 +153,9 @@ def serve(
     Raises FileNotFoundError if there is no site, ServerError if the port is not available.
     """
     app = create_app(dist, names=("localhost", host, *names))
-    listener = listen("127.0.0.1" if host == "localhost" else host, port)
-    shown = "localhost" if host in ("localhost", "127.0.0.1", "0.0.0.0", "::", "::1") else host
-    address = f"http://{shown}:{listener.getsockname()[1]}"
+    listener, address = listen_at(host, port)
     try:
-        _Server(server_config(app), address, open_browser).run(sockets=[listener])
+        Server(server_config(app), address, open_browser).run(sockets=[listener])
     except KeyboardInterrupt:
         pass  # Ctrl-C is how a user ends the server
     finally:

@@ -1,0 +1,219 @@
+"""The requests that the API answers, read strictly from JSON.
+
+A field that is not there or null has its usual value. Fields that nobody here knows are left out, since clients send
+more of them each year; those that would change the answer, and cannot be kept, are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from app.api.errors import ApiError
+from app.generation.grammars import shape_of
+from app.tools.model_tool import ToolFailure
+from app.tools.shapes import Shape, hints_of
+from app.tools.shapes import shape_of as annotation_shape
+from py_core.grammar.expressions import Grammar, GrammarError
+from py_core.messages import UserError
+from py_core.sampling import SamplingParams
+from py_core.tokenizers.chat_template import Message
+from py_core.tool_calls.definitions import AUTO, ToolChoice, ToolDefinition, choice_from, tools_from
+
+MOST_CHOICES = 8
+MOST_STOPS = 16
+_ROLES = {"developer": "system", "function": "tool"}
+_REFUSED = {
+    "audio": "sound", "modalities": "other modalities than text", "logit_bias": "a bias of tokens",
+    "logprobs": "probabilities", "top_logprobs": "probabilities", "functions": "`functions`: give `tools`",
+    "function_call": "`function_call`: give `tool_choice`", "web_search_options": "a search of the web",
+}  # fmt: skip
+"""Fields that would change the answer."""
+
+Request = TypeVar("Request")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    include_usage: bool = False
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """The fields that requests for text share; the defaults are those of Sonata's own chat: the likeliest tokens."""
+
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    n: int = 1
+    max_tokens: int = 1024
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: str | list[str] = field(default_factory=list)
+
+    def sampling(self, shape: Grammar | None, seed: int) -> SamplingParams:
+        """Return the way of drawing. seed: if the request has none. Raises ApiError."""
+        try:
+            return SamplingParams(
+                self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.presence_penalty,
+                self.frequency_penalty, seed=(seed if self.seed is None else self.seed) % 2**32, grammar=shape,
+            )  # fmt: skip
+        except UserError as error:
+            raise ApiError(str(error), param=str(error).split()[0]) from None
+
+    @property
+    def stops(self) -> list[str]:
+        """Return the texts that end an answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop
+
+
+@dataclass(frozen=True)
+class ChatRequest(_Sampled):
+    """A request of /v1/chat/completions."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    max_completion_tokens: int | None = None
+    response_format: dict[str, Any] | None = None
+    tools: list[Any] = field(default_factory=list)
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
+
+    @property
+    def most_tokens(self) -> int:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def conversation(self) -> list[Message]:
+        """Return the messages as templates take them. Raises ApiError."""
+        if not self.messages:
+            raise ApiError("There are no messages: give at least one, of the role user.", param="messages")
+        return [_message(one, f"messages[{at}]") for at, one in enumerate(self.messages)]
+
+    def shape(self) -> Grammar | None:
+        """Return the grammar of the answer's form. Raises ApiError."""
+        given = self.response_format or {"type": "text"}
+        match given.get("type"):
+            case "text":
+                return None
+            case "json_object":
+                schema: Any = {"type": "object"}
+            case "json_schema" if isinstance(given.get("json_schema"), Mapping):
+                schema = given["json_schema"].get("schema", {})
+            case _:
+                raise ApiError(
+                    'response_format has the type "text", "json_object", or "json_schema" with `json_schema`.',
+                    param="response_format",
+                )
+        try:
+            return shape_of(json.dumps(schema), None, None)
+        except (GrammarError, ValueError, RecursionError) as error:
+            raise ApiError(str(error), param="response_format") from None
+
+    def callable_tools(self) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+        """Return the tools and the choice. Raises ApiError."""
+        try:
+            tools = tools_from(self.tools) if self.tools else ()
+            return tools, choice_from(self.tool_choice, tools) if self.tool_choice else AUTO
+        except UserError as error:
+            raise ApiError(str(error), param="tools") from None
+
+
+@dataclass(frozen=True)
+class CompletionRequest(_Sampled):
+    """A request of /v1/completions. prompt: a text, or token ids."""
+
+    prompt: str | list[str] | list[int] = ""
+    echo: bool = False
+    max_tokens: int = 16
+
+
+def read(kind: type[Request], data: Any) -> Request:
+    """Read a request. Raises ApiError."""
+    if not isinstance(data, Mapping):
+        raise ApiError("The body is no object of JSON: send one.")
+    for name, what in _REFUSED.items():
+        if data.get(name) not in (None, False, {}, [], 0):
+            raise ApiError(f"This server has no {what}: leave `{name}` out.", param=name)
+    values, shapes = {}, _shapes(kind)
+    for name, value in data.items():
+        if value is not None and name in shapes:
+            try:
+                values[name] = shapes[name].read(value, name)
+            except (ToolFailure, RecursionError) as failure:
+                raise ApiError(str(failure).replace("The argument", "The field"), param=name) from None
+    request = kind(**values)
+    _check(request)
+    return request
+
+
+def _shapes(kind: type) -> dict[str, Shape]:
+    hints = hints_of(kind, kind.__name__)
+    return {one.name: annotation_shape(hints[one.name], one.name) for one in fields(kind)}
+
+
+def _check(request: Any) -> None:
+    for name, least, most in (("n", 1, MOST_CHOICES), ("max_tokens", 1, 2**31), ("max_completion_tokens", 1, 2**31)):
+        value = getattr(request, name, None)
+        if value is not None and not least <= value <= most:
+            raise ApiError(f"`{name}` is {value}: it must be from {least:,} to {most:,}.", param=name)
+    stops = request.stops
+    if len(stops) > MOST_STOPS or not all(stops):
+        raise ApiError(f"`stop` has at most {MOST_STOPS} texts, and none is empty.", param="stop")
+
+
+def _message(given: Mapping[str, Any], place: str) -> Message:
+    role = given.get("role")
+    if role not in ("system", "developer", "user", "assistant", "tool", "function"):
+        raise ApiError(f"{place}.role is system, developer, user, assistant or tool.", param=f"{place}.role")
+    message: dict[str, Any] = {"role": _ROLES.get(role, role), "content": _content(given.get("content"), place, role)}
+    for name in ("name", "tool_call_id"):
+        if isinstance(given.get(name), str):
+            message[name] = given[name]
+    if calls := given.get("tool_calls"):
+        if role != "assistant" or not _are_calls(calls):
+            raise ApiError(
+                f"{place}.tool_calls is a list of {{id, type, function: {{name, arguments}}}} of the assistant.",
+                param=f"{place}.tool_calls",
+            )
+        message["tool_calls"] = calls
+    return message
+
+
+def _content(content: Any, place: str, role: str) -> str:
+    if content is None and role == "assistant":
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
+        raise ApiError(f"{place}.content is a text, or a list of parts.", param=f"{place}.content")
+    texts = []
+    for part in content:
+        if part.get("type") not in ("text", "input_text", "output_text") or not isinstance(part.get("text"), str):
+            kind = re.sub(r"\W", "", str(part.get("type")))[:20]
+            raise ApiError(
+                f"{place} has a part of the type {kind or 'nothing'}: this model reads text only. Leave it out.",
+                param=f"{place}.content",
+            )
+        texts.append(part["text"])
+    return "\n".join(texts)
+
+
+def _are_calls(calls: Any) -> bool:
+    def is_call(one: Any) -> bool:
+        function = one.get("function") if isinstance(one, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            return False
+        try:
+            return isinstance(json.loads(function.get("arguments") or "{}"), dict)
+        except (TypeError, ValueError, RecursionError):
+            return False
+
+    return isinstance(calls, list) and all(map(is_call, calls))

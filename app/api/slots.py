@@ -1,0 +1,58 @@
+"""How many answers run at a time, and how many requests wait for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from app.api.errors import ApiError
+
+
+class Slots:
+    """Requests come to their turn in the order in which they came. `running`, `waiting`: how many there are."""
+
+    def __init__(self, most: int, queue: int) -> None:
+        """most: answers at a time. queue: requests that may wait."""
+        self.running = 0
+        self._most, self._queue = most, queue
+        self._waiting = deque[tuple[int, asyncio.Future[None]]]()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def held(self, answers: int) -> AsyncIterator[None]:
+        """Hold so many slots until the end of the block. Raises ApiError if too many requests wait already."""
+        if self._waiting or self.running + answers > self._most:
+            if len(self._waiting) >= self._queue:
+                raise ApiError(
+                    "Too many requests wait for an answer: send this one again later.", HTTPStatus.TOO_MANY_REQUESTS
+                )
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append((answers, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self.running -= answers
+                else:
+                    self._waiting.remove((answers, turn))
+                self._go_on()
+                raise
+        else:
+            self.running += answers
+        try:
+            yield
+        finally:
+            self.running -= answers
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self.running + self._waiting[0][0] <= self._most:
+            answers, turn = self._waiting.popleft()
+            self.running += answers
+            turn.set_result(None)

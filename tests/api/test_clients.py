@@ -1,0 +1,233 @@
+"""The official client of OpenAI, over real connections to a server with a random model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import jsonschema
+import openai
+import pytest
+import pytest_asyncio
+import uvicorn
+
+from app.api.server import ApiOptions, create_api
+from app.cli.loading import native_grammar_host
+from app.generation.grammars import VocabularyGrammars
+from app.server.site import listen, server_config
+from py_core.loading import Model
+
+alone = pytest.mark.asyncio(loop_scope="module")
+KEY = "a key"
+CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Rome"]}}, "required": ["city"]}
+WEATHER: Any = {"type": "function", "function": {"name": "weather", "description": "The weather", "parameters": CITY}}
+HELLO: Any = [{"role": "user", "content": "Hello"}]
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while not await holds():  # noqa: ASYNC110 - another program's state
+            await asyncio.sleep(0.01)
+
+
+async def _is(state: bool) -> bool:
+    return state
+
+
+@asynccontextmanager
+async def served(model: Model, options: ApiOptions) -> AsyncIterator[str]:
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(create_api(model, options)))
+    running = asyncio.ensure_future(server.serve(sockets=[listener]))
+    await until(lambda: _is(server.started))
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    await running
+    listener.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def model(write_model, open_model) -> AsyncIterator[Model]:
+    model = await open_model(write_model(tied=False, context=2048))
+    model.engine.constraint_of = VocabularyGrammars(
+        model.tokenizer, model.config.vocab_size, native_grammar_host
+    ).constraint
+    yield model
+    model.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address(model: Model) -> AsyncIterator[str]:
+    async with served(model, ApiOptions(keys=[KEY], origins=["https://friend.test"], body_bytes=100_000)) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(address: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def name(model: Model) -> str:
+    return model.config.name or "sonata"
+
+
+@alone
+async def test_an_answer_is_the_same_whole_and_in_a_stream(client: openai.AsyncOpenAI, name: str) -> None:
+    asked: dict[str, Any] = {"model": name, "messages": HELLO, "max_tokens": 12, "temperature": 1, "seed": 5}
+    whole = await client.chat.completions.create(**asked)
+    assert whole.choices[0].finish_reason == "length"
+    assert whole.usage
+    assert (whole.usage.completion_tokens, whole.usage.prompt_tokens > 0) == (12, True)
+    stream = await client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    text, usage, reasons = "", None, []
+    async for chunk in stream:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            reasons += [choice.finish_reason] if choice.finish_reason else []
+    assert (text, reasons) == (whole.choices[0].message.content, ["length"])
+    assert usage
+    assert usage.completion_tokens == 12
+    assert usage.prompt_tokens == whole.usage.prompt_tokens
+    again = await client.chat.completions.create(**{**asked, "seed": 6})
+    assert again.choices[0].message.content != text
+
+
+@alone
+async def test_several_answers_and_texts_that_end_them(client: openai.AsyncOpenAI, name: str) -> None:
+    asked: dict[str, Any] = {"model": name, "messages": HELLO, "max_tokens": 30, "temperature": 1, "seed": 1}
+    three = await client.chat.completions.create(**asked, n=3)
+    texts = [choice.message.content or "" for choice in three.choices]
+    assert [choice.index for choice in three.choices] == [0, 1, 2]
+    assert len(set(texts)) == 3
+    alone = [
+        (await client.chat.completions.create(**{**asked, "seed": 1 + at})).choices[0].message.content
+        for at in range(3)
+    ]
+    assert texts == alone
+    stop = texts[0][8:11]
+    stopped = await client.chat.completions.create(**asked, stop=[stop, "not there"])
+    assert stopped.choices[0].message.content == texts[0][: texts[0].index(stop)]
+    assert stopped.choices[0].finish_reason == "stop"
+
+
+@alone
+async def test_answers_have_the_form_that_was_asked_for(client: openai.AsyncOpenAI, name: str) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "place", "schema": CITY, "strict": True}}
+    made = await client.chat.completions.create(model=name, messages=HELLO, response_format=form, temperature=1, seed=2)
+    jsonschema.validate(json.loads(made.choices[0].message.content or ""), CITY)
+    called = await client.chat.completions.create(
+        model=name, messages=HELLO, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False, max_tokens=300
+    )
+    (call,) = called.choices[0].message.tool_calls or []
+    assert (call.function.name, called.choices[0].finish_reason) == ("weather", "tool_calls")
+    jsonschema.validate(json.loads(call.function.arguments), CITY)
+    answered: Any = [
+        *HELLO, called.choices[0].message.to_dict(),
+        {"role": "tool", "tool_call_id": call.id, "content": "Sun"},
+    ]  # fmt: skip
+    made = await client.chat.completions.create(
+        model=name, messages=answered, tools=[WEATHER], tool_choice="none", max_tokens=4
+    )
+    assert made.choices[0].message.tool_calls is None
+
+
+@alone
+async def test_texts_are_continued_and_models_are_listed(client: openai.AsyncOpenAI, name: str) -> None:
+    assert [one.id async for one in client.models.list()] == [name]
+    made = await client.completions.create(model=name, prompt="Once", max_tokens=5, echo=True)
+    assert made.choices[0].text.startswith("Once")
+    assert made.usage
+    assert made.usage.completion_tokens == 5
+    parts = [
+        part async for part in await client.completions.create(model=name, prompt="Once", max_tokens=5, stream=True)
+    ]
+    assert "Once" + "".join(part.choices[0].text for part in parts) == made.choices[0].text
+
+
+@alone
+@pytest.mark.parametrize(
+    ("changes", "kind", "said"),
+    [
+        ({"model": "gpt-9"}, openai.NotFoundError, "There is no model gpt-9"),
+        ({"messages": []}, openai.BadRequestError, "no messages"),
+        ({"messages": "hi"}, openai.BadRequestError, "The field messages must be a list"),
+        ({"messages": [{"role": "king", "content": "a"}]}, openai.BadRequestError, "messages[0].role is"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, openai.BadRequestError, "reads text"),
+        ({"messages": [{"role": "user", "content": "a " * 4000}]}, openai.BadRequestError, "tokens"),
+        ({"temperature": -1}, openai.BadRequestError, "temperature is -1"),
+        ({"max_tokens": 0}, openai.BadRequestError, "`max_tokens` is 0"),
+        ({"n": 99}, openai.BadRequestError, "`n` is 99"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, openai.BadRequestError, "'a b'"),
+        ({"response_format": {"type": "xml"}}, openai.BadRequestError, "response_format has the type"),
+        ({"logprobs": True}, openai.BadRequestError, "leave `logprobs` out"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_is_an_error_of_the_client(
+    client: openai.AsyncOpenAI, name: str, changes: dict[str, Any], kind: type[openai.APIStatusError], said: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        await client.chat.completions.create(**{"model": name, "messages": HELLO, "max_tokens": 3, **changes})
+    assert said in str(raised.value)
+
+
+@alone
+async def test_only_those_who_may_are_let_in(address: str, name: str) -> None:
+    body = {"model": name, "messages": HELLO, "max_tokens": 2}
+    async with httpx.AsyncClient(base_url=address) as http:
+
+        def post(data: Any = body, key: str = KEY, **headers: str) -> Any:
+            named = {"Authorization": f"Bearer {key}", **headers}
+            return http.post(
+                "/v1/chat/completions", headers=named, content=data if isinstance(data, bytes) else json.dumps(data)
+            )
+
+        assert (await post()).status_code == 200
+        assert (await post(key="another")).status_code == 401
+        assert (await post(Origin="https://stranger.test")).status_code == 403
+        friend = await post(Origin="https://friend.test")
+        assert (friend.status_code, friend.headers["access-control-allow-origin"]) == (200, "https://friend.test")
+        assert (await post(Host="stranger.test")).status_code == 421
+        for broken in (b"{", b"[" * 90_000, b'{"n": NaN}', b"\xff", b"[]"):
+            assert (await post(broken)).status_code == 400
+        assert (await post(b" " * 200_000)).status_code == 413
+        assert (await http.get("/v1/nothing")).status_code == 404
+        assert (await http.get("/health")).json() == {"status": "ok", "running": 0, "waiting": 0}
+
+
+@alone
+async def test_each_of_many_gets_what_it_would_get_alone_and_who_leaves_ends_the_work(model: Model, name: str) -> None:
+    async with (
+        served(model, ApiOptions(answers=4, queue=8)) as address,
+        openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
+    ):
+
+        async def ask(seed: int) -> str:
+            made = await client.chat.completions.create(
+                model=name, messages=HELLO, max_tokens=16, temperature=1, seed=seed
+            )
+            return made.choices[0].message.content or ""
+
+        alone = [await ask(seed) for seed in range(6)]
+        assert await asyncio.gather(*map(ask, range(6))) == alone
+        async with httpx.AsyncClient(base_url=address) as http:
+            body = {"messages": HELLO, "max_tokens": 1500, "stream": True}
+            leaving = [asyncio.ensure_future(http.post("/v1/chat/completions", json=body)) for _ in range(12)]
+
+            async def has(running: int, waiting: int) -> bool:
+                return (await http.get("/health")).json() == {"status": "ok", "running": running, "waiting": waiting}
+
+            await until(lambda: has(4, 8))
+            with pytest.raises(openai.RateLimitError):
+                await ask(0)
+            for one in leaving:
+                one.cancel()
+            await asyncio.gather(*leaving, return_exceptions=True)
+            await until(lambda: has(0, 0))
+        assert await ask(0) == alone[0]
