@@ -1,4 +1,4 @@
-"""What a request cannot have, in OpenAI's form of an error."""
+"""Errors of requests, in OpenAI's form of an error."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -193,13 +194,17 @@ def create_api(model: Model, options: ApiOptions = ApiOptions()) -> Starlette:
     )  # fmt: skip
 
 
+def api_config(model: Model, options: ApiOptions) -> uvicorn.Config:
+    """Return the configuration of a server: a program has a connection for each request, and ends it to leave."""
+    return server_config(create_api(model, options), ClientLimits(per_address=LIMITS.in_all // 2, half_open=False))
+
+
 async def serve_api(model: Model, options: ApiOptions, host: str, port: int) -> None:
     """Serve the API until Ctrl-C, and print its address once it is reachable. Raises ServerError if the port is not
     available."""
     listener, address = listen_at(host, port)
-    limits = ClientLimits(per_address=LIMITS.in_all // 2)  # a program has a connection for each request
     try:
-        await Server(server_config(create_api(model, options), limits), f"{address}/v1", False).serve([listener])
+        await Server(api_config(model, options), f"{address}/v1", False).serve([listener])
     finally:
         listener.close()
 

@@ -32,6 +32,10 @@ class ClientLimits:
     """Connections in total. Each takes a file descriptor, and another for the file that it serves; systems allow 1,024.
     """
 
+    half_open: bool = True
+    """A client that sends no more, but may still read, gets its answers. If not, it has left: from here, a client that
+    went away looks the same until something is written to it."""
+
 
 LIMITS = ClientLimits()
 SENTENCES = {
@@ -87,7 +91,7 @@ class GuardedProtocol(H11Protocol):
         if self._is_over:
             return self._is_answering
         if self._is_answering and self.conn.their_state is not h11.SEND_BODY:
-            return True
+            return self._limits.half_open
         if self._is_answering or self.conn.trailing_data[0]:
             self._end(HTTPStatus.BAD_REQUEST, "The request ended early: send it again.")
         return self._is_answering
