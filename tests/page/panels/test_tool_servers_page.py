@@ -30,9 +30,9 @@ RENAME = """(name) => {
 """The server's first tool is another one for it, not for the model."""
 REFUSED = """(url) => new Promise((resolve) => {
   const { postMessage } = self;
-  self.postMessage = ({ value: { value } }) => {
+  self.postMessage = ({ value }) => {
     self.postMessage = postMessage;
-    resolve(value.message);
+    resolve(JSON.stringify(value));
   };
   const given = { type: 'RAW', value: { url, token: '', hosts: ['example.org'] } };
   const data = { id: 'x', type: 'APPLY', path: ['connect'], argumentList: [given] };
