@@ -73,7 +73,7 @@ export const look = {
   analysisQuestion: 'Your question about {name}',
   ask_averageBy: 'average {number} by {group}',
   ask_countBy: 'count rows by {group}',
-  ask_highest: 'which row has the highest {number}?',
+  ask_highest: 'Which row has the highest {number}?',
   ask_perMonth: '{number} per month',
   ask_rows: 'How many rows are there?',
   ask_total: 'What is the total {number}?',
