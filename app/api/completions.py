@@ -38,7 +38,7 @@ _REASONS = {"end": "stop", "loop": "stop", "stopped": "stop", "length": "length"
 
 
 class ChatAnswer:
-    """The answer to one request. `chunks` or `whole` may be called once."""
+    """The answer to one request. One of `chunks`, `deltas` and `whole` may be called, once. `choices`: the answers."""
 
     def __init__(self, model: Model, name: str, request: ChatRequest) -> None:
         """name: of the model. Raises ApiError if the request cannot be kept."""
@@ -51,7 +51,7 @@ class ChatAnswer:
                 "An answer has the shape of its tools: leave `response_format` or `tools` out.", param="tools"
             )
         seed = secrets.randbits(32)
-        self._choices = [
+        self.choices = [
             _Choice(model, at, self._new_stream(request.sampling(self._shape, seed), at), request.stops)
             for at in range(request.n)
         ]
@@ -90,30 +90,36 @@ class ChatAnswer:
         def chunk(at: int, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
             return self._object("chat.completion.chunk", [{"index": at, "delta": delta, "finish_reason": reason}])
 
-        for choice in self._choices:
+        for choice in self.choices:
             yield chunk(choice.number, {"role": "assistant", "content": ""})
-        async with aclosing(_together(self._choices, self._prompt)) as parts:  # type: ignore[type-var]
+        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for choice, part in parts:
                 yield chunk(choice.number, {} if part is None else part, choice.reason if part is None else None)
         if self._request.stream_options.include_usage:
-            yield self._object("chat.completion.chunk", []) | {"usage": self._usage()}
+            yield self._object("chat.completion.chunk", []) | {"usage": self.usage()}
+
+    async def deltas(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the deltas of the only choice's message. Raises BackendError."""
+        async with aclosing(self.choices[0].parts(self._prompt)) as deltas:  # type: ignore[type-var]
+            async for delta in deltas:
+                yield delta
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `chat.completion`. Raises BackendError."""
-        async with aclosing(_together(self._choices, self._prompt)) as parts:  # type: ignore[type-var]
+        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for _ in parts:
                 pass
         told = [
             {"index": one.number, "message": one.message(), "finish_reason": one.reason, "logprobs": None}
-            for one in self._choices
+            for one in self.choices
         ]
-        return self._object("chat.completion", told) | {"usage": self._usage()}
+        return self._object("chat.completion", told) | {"usage": self.usage()}
 
     def _object(self, kind: str, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": kind, "choices": list(choices)}
 
-    def _usage(self) -> dict[str, Any]:
-        return usage_of(self._prompt, self._choices)
+    def usage(self) -> dict[str, Any]:
+        return usage_of(self._prompt, self.choices)
 
 
 class CompletionAnswer:
@@ -139,7 +145,7 @@ class CompletionAnswer:
         check_length(model, self._prompt)
         self._begun = model.tokenizer.decode(self._prompt) if request.echo else ""
         sampling = request.sampling(None, secrets.randbits(32))
-        self._choices = [
+        self.choices = [
             _Choice(
                 model,
                 at,
@@ -158,21 +164,21 @@ class CompletionAnswer:
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the objects `text_completion` of a stream. Raises BackendError."""
         if self._begun:
-            yield self._object([(choice, self._begun, None) for choice in self._choices])
-        async with aclosing(_together(self._choices, self._prompt)) as parts:  # type: ignore[type-var]
+            yield self._object([(choice, self._begun, None) for choice in self.choices])
+        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for choice, part in parts:
                 text = "" if part is None else part.get("content", "")
                 yield self._object([(choice, text, choice.reason if part is None else None)])
         if self._request.stream_options.include_usage:
-            yield self._object([]) | {"usage": usage_of(self._prompt, self._choices)}
+            yield self._object([]) | {"usage": usage_of(self._prompt, self.choices)}
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `text_completion`. Raises BackendError."""
-        async with aclosing(_together(self._choices, self._prompt)) as parts:  # type: ignore[type-var]
+        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for _ in parts:
                 pass
-        told = self._object([(one, self._begun + one.text, one.reason) for one in self._choices])
-        return told | {"usage": usage_of(self._prompt, self._choices)}
+        told = self._object([(one, self._begun + one.text, one.reason) for one in self.choices])
+        return told | {"usage": usage_of(self._prompt, self.choices)}
 
     def _object(self, parts: Sequence[tuple[_Choice, str, str | None]]) -> dict[str, Any]:
         choices = [

@@ -42,7 +42,7 @@ class StreamOptions:
 
 
 @dataclass(frozen=True)
-class _Sampled:
+class Sampled:
     """The fields that requests for text share; the defaults are those of Sonata's own chat: the likeliest tokens."""
 
     model: str = ""
@@ -77,7 +77,7 @@ class _Sampled:
 
 
 @dataclass(frozen=True)
-class ChatRequest(_Sampled):
+class ChatRequest(Sampled):
     """A request of /v1/chat/completions."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -127,7 +127,7 @@ class ChatRequest(_Sampled):
 
 
 @dataclass(frozen=True)
-class CompletionRequest(_Sampled):
+class CompletionRequest(Sampled):
     """A request of /v1/completions. prompt: a text, or token ids."""
 
     prompt: str | list[str] | list[int] = ""
@@ -150,7 +150,8 @@ def read(kind: type[Request], data: Any) -> Request:
             except (ToolFailure, RecursionError) as failure:
                 raise ApiError(str(failure).replace("The argument", "The field"), param=name) from None
     request = kind(**values)
-    _check(request)
+    if isinstance(request, Sampled):
+        _check(request)
     return request
 
 
@@ -159,8 +160,9 @@ def _shapes(kind: type) -> dict[str, Shape]:
     return {one.name: annotation_shape(hints[one.name], one.name) for one in fields(kind)}
 
 
-def _check(request: Any) -> None:
-    for name, least, most in (("n", 1, MOST_CHOICES), ("max_tokens", 1, 2**31), ("max_completion_tokens", 1, 2**31)):
+def _check(request: Sampled) -> None:
+    most_tokens = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+    for name, least, most in (("n", 1, MOST_CHOICES), *((name, 1, 2**31) for name in most_tokens)):
         value = getattr(request, name, None)
         if value is not None and not least <= value <= most:
             raise ApiError(f"`{name}` is {value}: it must be from {least:,} to {most:,}.", param=name)

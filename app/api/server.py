@@ -1,6 +1,6 @@
 """The API over HTTP: routes for `create_app` of the site's server, or a server of their own.
 
-POST /v1/chat/completions, /v1/completions, /tokenize; GET /v1/models, /health.
+POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /tokenize; GET /v1/models, /health.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.completions import ChatAnswer, CompletionAnswer
+from app.api.embeddings import NAME, EmbeddingsRequest, embeddings
 from app.api.errors import ApiError
-from app.api.requests import ChatRequest, CompletionRequest, read
+from app.api.requests import ChatRequest, CompletionRequest, Sampled, read
+from app.api.responses import ResponseAnswer, ResponsesRequest
 from app.api.slots import Slots
+from app.native_runtime import open_embedder
 from app.server.guard import LIMITS, ClientLimits, KnownNames
 from app.server.site import Server, listen_at, server_config
 from py_core.backend_errors import BackendError
 from py_core.display import one_line
 from py_core.loading import Model
+from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 
 T = TypeVar("T")
+Answer = ChatAnswer | CompletionAnswer | ResponseAnswer
 _log = logging.getLogger(__name__)
 _GONE = 499  # the client closed the connection; nobody reads this status
 
@@ -58,6 +63,7 @@ class ApiServer:
     """Answers requests with one model."""
 
     def __init__(self, model: Model, options: ApiOptions) -> None:
+        self._embedder: SentenceEmbedder | None = None
         self._model, self._options = model, options
         self._slots = Slots(options.answers, options.queue)
         self._name = model.config.name or "sonata"
@@ -66,6 +72,8 @@ class ApiServer:
         return [
             Route("/v1/chat/completions", self._door(self._chat), methods=["POST"]),
             Route("/v1/completions", self._door(self._completions), methods=["POST"]),
+            Route("/v1/responses", self._door(self._responses), methods=["POST"]),
+            Route("/v1/embeddings", self._door(self._embeddings), methods=["POST"]),
             Route("/v1/models", self._door(self._models), methods=["GET"]),
             Route("/tokenize", self._door(self._tokenize), methods=["POST"]),
             Route("/health", self._health, methods=["GET"]),
@@ -82,7 +90,7 @@ class ApiServer:
                 return _refusal(error)
             except ClientDisconnect:
                 return Response(status_code=_GONE)
-            except BackendError as error:
+            except (BackendError, EmbedderError) as error:
                 return _refusal(ApiError(str(error), HTTPStatus.SERVICE_UNAVAILABLE))
 
         return opened
@@ -109,9 +117,21 @@ class ApiServer:
         self._check_model(asked.model)
         return await self._answered(request, CompletionAnswer(self._model, self._name, asked), asked)
 
-    async def _answered(
-        self, request: Request, answer: ChatAnswer | CompletionAnswer, asked: ChatRequest | CompletionRequest
-    ) -> Response:
+    async def _responses(self, request: Request) -> Response:
+        asked = read(ResponsesRequest, await self._body(request))
+        self._check_model(asked.model)
+        answer = ResponseAnswer(self._model, self._name, asked)
+        await answer.prepare()
+        return await self._answered(request, answer, asked)
+
+    async def _embeddings(self, request: Request) -> Response:
+        asked = read(EmbeddingsRequest, await self._body(request))
+        if asked.model not in ("", NAME):
+            raise _no_model(asked.model, NAME)
+        self._embedder = self._embedder or open_embedder()
+        return JSONResponse(await embeddings(self._embedder, asked))
+
+    async def _answered(self, request: Request, answer: Answer, asked: Sampled) -> Response:
         if asked.stream:
             return _Stream(self._slots, asked.n, answer)
 
@@ -140,10 +160,7 @@ class ApiServer:
 
     def _check_model(self, name: str) -> None:
         if name and name != self._name:
-            raise ApiError(
-                f"There is no model {one_line(name)[:80]} here: this server runs {self._name}.", HTTPStatus.NOT_FOUND,
-                param="model", code="model_not_found",
-            )  # fmt: skip
+            raise _no_model(name, self._name)
 
     async def _body(self, request: Request) -> Any:
         """The JSON of a request. Raises ApiError."""
@@ -231,7 +248,7 @@ async def until_gone(receive: Receive, doing: Awaitable[T]) -> T:
 class _Stream(Response):
     """The chunks of an answer as server-sent events, once a slot is free."""
 
-    def __init__(self, slots: Slots, answers: int, answer: ChatAnswer | CompletionAnswer) -> None:
+    def __init__(self, slots: Slots, answers: int, answer: Answer) -> None:
         super().__init__()
         self._slots, self._answers, self._answer = slots, answers, answer
 
@@ -253,10 +270,19 @@ class _Stream(Response):
         try:
             async with aclosing(self._answer.chunks()) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
-                    yield f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+                    named = f"event: {chunk['type']}\n" if "type" in chunk else ""
+                    yield f"{named}data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
         except BackendError as error:
             yield f"data: {json.dumps(ApiError(str(error), HTTPStatus.SERVICE_UNAVAILABLE).body())}\n\n"
-        yield "data: [DONE]\n\n"
+        if not isinstance(self._answer, ResponseAnswer):
+            yield "data: [DONE]\n\n"
+
+
+def _no_model(name: str, known: str) -> ApiError:
+    return ApiError(
+        f"There is no model {one_line(name)[:80]} here: this is {known}.", HTTPStatus.NOT_FOUND, param="model",
+        code="model_not_found",
+    )  # fmt: skip
 
 
 def _refusal(error: ApiError) -> Response:

@@ -10,16 +10,19 @@ from typing import Any
 
 import httpx
 import jsonschema
+import numpy as np
 import openai
 import pytest
 import pytest_asyncio
 import uvicorn
 
+from app.api.embeddings import NAME
 from app.api.server import ApiOptions, api_config
 from app.cli.loading import native_grammar_host
 from app.generation.grammars import VocabularyGrammars
 from app.server.site import listen
 from py_core.loading import Model
+from py_core.routing.embedder import SentenceEmbedder
 
 alone = pytest.mark.asyncio(loop_scope="module")
 KEY = "a key"
@@ -149,6 +152,48 @@ async def test_texts_are_continued_and_models_are_listed(client: openai.AsyncOpe
         part async for part in await client.completions.create(model=name, prompt="Once", max_tokens=5, stream=True)
     ]
     assert "Once" + "".join(part.choices[0].text for part in parts) == made.choices[0].text
+
+
+@alone
+async def test_responses_are_the_same_answers_with_their_events(client: openai.AsyncOpenAI, name: str) -> None:
+    chat = await client.chat.completions.create(model=name, messages=HELLO, max_tokens=12, temperature=1, seed=5)
+    asked: dict[str, Any] = {"model": name, "temperature": 1, "extra_body": {"seed": 5}, "max_output_tokens": 12}
+    whole = await client.responses.create(**asked, input="Hello")
+    assert (whole.output_text, whole.status) == (chat.choices[0].message.content, "incomplete")
+    async with client.responses.stream(**asked, input=HELLO) as stream:
+        events = [event async for event in stream]
+    assert (events[0].type, events[-1].type) == ("response.created", "response.incomplete")
+    assert events[-1].response.output_text == whole.output_text
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == whole.output_text
+
+    tool: Any = {"type": "function", **WEATHER["function"]}
+    called = await client.responses.create(
+        model=name, input="Hello", tools=[tool], tool_choice="required", parallel_tool_calls=False
+    )
+    (call,) = called.output
+    assert (call.type, call.name) == ("function_call", "weather")
+    jsonschema.validate(json.loads(call.arguments), CITY)
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "Sun"}
+    given: Any = [*HELLO, call.to_dict(), result]
+    form: Any = {"format": {"type": "json_schema", "name": "place", "schema": CITY, "strict": True}}
+    shaped = await client.responses.create(model=name, input=given, text=form, temperature=1)
+    jsonschema.validate(json.loads(shaped.output_text), CITY)
+    for wrong in ({"input": [{"type": "image"}]}, {"input": "a", "previous_response_id": "resp_1"}):
+        with pytest.raises(openai.BadRequestError):
+            await client.responses.create(model=name, **wrong)  # type: ignore[call-overload]
+
+
+@alone
+async def test_texts_get_vectors(client: openai.AsyncOpenAI, embedder: SentenceEmbedder) -> None:
+    made = await client.embeddings.create(model=NAME, input=["a cat", "a kitten", "the tax office"])  # in base64
+    vectors = np.array([one.embedding for one in made.data])
+    assert np.allclose(vectors, await embedder.embed(["a cat", "a kitten", "the tax office"]))
+    assert made.usage.prompt_tokens > 6
+    (plain,) = (await client.embeddings.create(model=NAME, input="a cat", encoding_format="float")).data
+    assert np.allclose(plain.embedding, vectors[0])
+    with pytest.raises(openai.NotFoundError):
+        await client.embeddings.create(model="text-embedding-3-small", input="a")
 
 
 @alone
