@@ -11,6 +11,7 @@ import pytest
 
 from app.chat.answer import Answer
 from app.chat.answerers import (
+    AnalysisAnswerer,
     FileAnswerer,
     LessonAnswerer,
     ModelAnswerer,
@@ -34,7 +35,7 @@ from tests.generation.test_shaped_answers import shaped, with_grammars
 
 OpenModel = Callable[..., Awaitable[Model]]
 TEACHES, ASKS = "Remember that my dentist is Dr. Quill.", "Who is my dentist?"
-EVERY = [TalkAnswerer, LessonAnswerer, ToolAnswerer, ToolLoopAnswerer, FileAnswerer, ModelAnswerer]
+EVERY = [AnalysisAnswerer, TalkAnswerer, LessonAnswerer, ToolAnswerer, ToolLoopAnswerer, FileAnswerer, ModelAnswerer]
 SUM = "What is 17 * 23?"
 
 
@@ -61,7 +62,7 @@ class Chat:
         self.routes = ConversationRoutes(runtime, self.tree)
         self.left_out = list[Lesson]()
         every = answerers(runtime, self.assistant, self.tree, self.routes, self.leave_out)
-        self.talk, self.lesson, self.tool, self.loop, self.file, self.model = every
+        self.analysis, self.talk, self.lesson, self.tool, self.loop, self.file, self.model = every
         self.kinds = [type(one) for one in every]
 
     async def leave_out(self, lessons: object) -> None:

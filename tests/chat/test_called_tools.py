@@ -8,6 +8,7 @@ from app.chat.conversation import Conversation
 from app.chat.turn_events import stored_turns
 from app.chat.turn_messages import messages_of
 from app.generation.assistant import Assistant
+from app.generation.tool_loop import ToolUse
 from app.protocol import Delta, ToolCalled, ToolReturned
 from tests.generation.test_shaped_answers import with_grammars
 from tests.generation.test_tool_loop import sunny, use
@@ -17,7 +18,11 @@ from tests.runtime import runtime_over
 async def test_a_turn_keeps_its_calls_which_are_drawn_and_read_again(write_model, open_model, tmp_path: Path) -> None:
     model = with_grammars(await open_model(write_model(tied=False, context=2048)))
     runtime, offered = await runtime_over(tmp_path / "memory.sqlite"), [use(sunny)[0]]
-    conversation = Conversation(Assistant(model, max_tokens=140), runtime, lambda session: (*offered, None)[0])
+
+    async def tools(session: str | None) -> ToolUse | None:
+        return (*offered, None)[0]
+
+    conversation = Conversation(Assistant(model, max_tokens=140), runtime, tools)
     drawn = [event async for event in conversation.respond("How is it?")]
     assert conversation.session_id is not None
     branches = await runtime.memory.sessions.branches(conversation.session_id)
