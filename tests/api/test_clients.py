@@ -26,7 +26,12 @@ from py_core.routing.embedder import SentenceEmbedder
 
 alone = pytest.mark.asyncio(loop_scope="module")
 KEY = "a key"
-CITY = {"type": "object", "properties": {"city": {"enum": ["Bern", "Rome"]}}, "required": ["city"]}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Bern", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,  # a random model would go on with others
+}
 WEATHER: Any = {"type": "function", "function": {"name": "weather", "description": "The weather", "parameters": CITY}}
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 

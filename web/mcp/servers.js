@@ -11,7 +11,7 @@ import { ownScript } from '../common/own_script.js';
 import { userError } from '../common/user_error.js';
 import { local, session } from '../common/web_storage.js';
 import { t } from '../i18n/i18n.js';
-import { KEPT } from './opener.js';
+import { KEPT, tellPrivacy } from './opener.js';
 import { isObject } from './told.js';
 
 const TOKENS = 'sonata.tool-tokens'; // in sessionStorage, by the url
@@ -85,6 +85,7 @@ export class ToolServers {
     const others = this.list.filter((one) => one.url !== url);
     if (others.length) local.setItem(KEPT, JSON.stringify(others));
     else local.removeItem(KEPT);
+    tellPrivacy();
     const { [url]: _, ...rest } = tokens();
     session.setItem(TOKENS, JSON.stringify(rest));
     await this.#offers.withdraw(sourceOf(server));
@@ -105,6 +106,7 @@ export class ToolServers {
     const { list } = this;
     const at = list.findIndex(({ url }) => url === server.url);
     local.setItem(KEPT, JSON.stringify(at < 0 ? [...list, server] : list.with(at, server)));
+    tellPrivacy();
   }
 
   /** @param {Server} server */

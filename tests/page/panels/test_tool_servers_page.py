@@ -108,6 +108,7 @@ async def test_a_server_is_added_and_answers_call_what_the_user_allows(settings:
     await settings.chat.open_ready("?backend=wasm&workers=1&max_tokens=8")
     await settings.chat.open_part("Answers")
     await expect(root.locator("summary")).to_have_text("2 tools")
+    await expect(page.get_by_text("leaves your browser only in calls of your tool servers")).to_have_count(1)
     await settings.call(f"{name}add", a="x")
     assert "validation error" in await page.evaluate(ENDED), "the list is kept, and so is the answer"
 

@@ -85,6 +85,7 @@ export const chat = {
   couldRun: 'Dein Computer könnte ein {times}-mal so großes Modell ausführen, das noch so schnell schreibt, wie du liest. Größere Modelle antworten viel besser.',
   newChat: 'Neues Gespräch',
   private: 'Das Modell läuft in dieser Seite. Nichts, was du schreibst, verlässt deinen Browser.',
+  privateButCalls: 'Das Modell läuft in dieser Seite. Was du schreibst, verlässt deinen Browser nur in Aufrufen deiner Werkzeugserver.',
   recovering: 'Die Grafikkarte wurde zurückgesetzt. Die Antwort geht gleich weiter.',
   remembers: 'Gemerkt in diesem Browser: {what}.',
   remembersChats: { one: '{count} Gespräch', other: '{count} Gespräche' },

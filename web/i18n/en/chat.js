@@ -85,6 +85,7 @@ export const chat = {
   couldRun: 'Your computer could run a model {times} times as large and still keep pace with your reading. Larger models answer much better.',
   newChat: 'New chat',
   private: 'The model runs in this page. Nothing you write leaves your browser.',
+  privateButCalls: 'The model runs in this page. What you write leaves your browser only in calls of your tool servers.',
   recovering: 'The graphics card was reset. The answer continues in a moment.',
   remembers: 'It remembers {what}, in this browser.',
   remembersChats: { one: '{count} chat', other: '{count} chats' },
