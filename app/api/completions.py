@@ -106,9 +106,7 @@ class ChatAnswer:
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `chat.completion`. Raises BackendError."""
-        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
-            async for _ in parts:
-                pass
+        await _finish(self.choices, self._prompt)
         told = [
             {"index": one.number, "message": one.message(), "finish_reason": one.reason, "logprobs": None}
             for one in self.choices
@@ -133,6 +131,10 @@ class CompletionAnswer:
                 raise ApiError("`prompt` has several texts: send a request for each.", param="prompt")
             prompt = prompt[0]
         if isinstance(prompt, str):
+            try:
+                refuse_by_length(model, prompt, model.engine.context_length)  # before a long text is encoded
+            except ContextFullError as error:
+                raise _too_long(str(error), "prompt") from None
             self._prompt = encode_text(model.tokenizer, prompt, special=True, bos=model.bos)
         elif all(isinstance(token, int) and 0 <= token < model.config.vocab_size for token in prompt):
             self._prompt = [int(token) for token in prompt]
@@ -174,9 +176,7 @@ class CompletionAnswer:
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `text_completion`. Raises BackendError."""
-        async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
-            async for _ in parts:
-                pass
+        await _finish(self.choices, self._prompt)
         told = self._object([(one, self._begun + one.text, one.reason) for one in self.choices])
         return told | {"usage": usage_of(self._prompt, self.choices)}
 
@@ -305,6 +305,12 @@ async def _together(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _finish(choices: Sequence[_Choice], prompt: list[int]) -> None:
+    async with aclosing(_together(choices, prompt)) as parts:  # type: ignore[type-var]
+        async for _ in parts:
+            pass
+
+
 def usage_of(prompt: Sequence[int], choices: Sequence[_Choice]) -> dict[str, Any]:
     """Return the tokens of a request. Those of the prompt that nobody had to read are `cached_tokens`."""
     made = sum(one.timings.new_tokens for one in choices)
@@ -321,5 +327,5 @@ def check_length(model: Model, prompt: Sequence[int]) -> None:
         raise _too_long(f"The prompt has {len(prompt):,} tokens, and the model reads at most {most - 1:,}: shorten it.")
 
 
-def _too_long(sentence: str) -> ApiError:
-    return ApiError(sentence, param="messages", code="context_length_exceeded")
+def _too_long(sentence: str, param: str = "messages") -> ApiError:
+    return ApiError(sentence, param=param, code="context_length_exceeded")

@@ -157,6 +157,8 @@ async def test_texts_are_continued_and_models_are_listed(client: openai.AsyncOpe
         part async for part in await client.completions.create(model=name, prompt="Once", max_tokens=5, stream=True)
     ]
     assert "Once" + "".join(part.choices[0].text for part in parts) == made.choices[0].text
+    with pytest.raises(openai.BadRequestError, match="80,000 characters"):
+        await client.completions.create(model=name, prompt="a " * 40_000)
 
 
 @alone
