@@ -309,6 +309,14 @@
  */
 
 /**
+ * A part of a reply. status: of the first that has something to say, with its headers. text: more of the body.
+ * @typedef {object} ApiPart
+ * @property {number|null} status
+ * @property {Record<string, string>} headers
+ * @property {string} text
+ */
+
+/**
  * A message that a search found. parts: pieces of its text, each with True if it is a match.
  * @typedef {object} Snippet
  * @property {string} role
@@ -780,4 +788,10 @@ export class DeveloperCalls extends Calls {
 
   /** @param {{on: boolean}} given @returns {Promise<void>} */
   speculate(given) { return this.to.call('developer', 'speculate', given); }
+}
+
+/** app/page/api_calls.py says what each call does. */
+export class ApiCalls extends Calls {
+  /** @param {{method: string, path: string, body?: string}} given @returns {Promise<AsyncIterableIterator<ApiPart>>} */
+  request(given) { return this.to.stream('api', 'request', given); }
 }

@@ -12,6 +12,7 @@ from app.files.api import FilesApi
 from app.generation.assistant import Assistant
 from app.memory.api import MemoryApi
 from app.page.adapters import choose
+from app.page.api_calls import ApiCalls
 from app.page.calls import PageCalls, answer_of
 from app.page.conversation import TalkApi
 from app.page.developer import DeveloperApi
@@ -36,6 +37,7 @@ class Apis:
     tools: ToolsApi
     model: ModelApi
     developer: DeveloperApi
+    api: ApiCalls
 
 
 class PageSession:
@@ -48,7 +50,7 @@ class PageSession:
             TalkApi(talk), MemoryApi(runtime),
             LearningApi(runtime, talk.leaves_out, talk.adapter, talk.leave_out, talk.forgotten),
             FilesApi(runtime.files), TablesApi(talk), ToolsApi(talk.offered), ModelApi(talk, owner),
-            DeveloperApi(talk),
+            DeveloperApi(talk), ApiCalls(talk),
         )  # fmt: skip
         self._calls = PageCalls(vars(self.apis))
         self.stream = self._calls.stream

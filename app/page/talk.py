@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from app.chat.conversation import Conversation
 from app.generation.answer_settings import CALLS_POLICY, PYTHON_POLICY
@@ -40,6 +41,7 @@ class PageTalk:
         self.forgotten = ForgottenLessons(runtime)
         self.offered = OfferedTools()
         self._conversation: Conversation | None = None
+        self._requests = set[asyncio.Task[Any]]()
 
     def conversation(self) -> Conversation:
         """Return the conversation. Raises BackendError if no model runs yet."""
@@ -99,10 +101,23 @@ class PageTalk:
         self.measurement.stop()
         self.extraction.stop()
         self.offered.close()
+        for request in self._requests:
+            request.cancel()
         async with self.turn:
             self.forgotten.close()
             if self._conversation is not None:
                 self._conversation.close()
+
+    @contextmanager
+    def requested(self) -> Iterator[None]:
+        """The running task answers a request of the API: it ends with the page."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._requests.add(task)
+        try:
+            yield
+        finally:
+            self._requests.discard(task)
 
     def leave_adapter(self, name: str) -> None:
         """Prepare for the adapter to be forgotten: an answer that it gives ends."""

@@ -299,3 +299,39 @@ async def test_python_is_a_tool_of_the_page_only_if_its_setting_is_on(pages: Pag
     ]
     await pages.runtime.memory.policies.edit(CALLS_POLICY, False)
     assert "UserError" in await page._calls.call("conversation", "callTool", call)
+
+
+async def asked_of_api(page: PageSession, heard: Heard, **body: Any) -> str:
+    """Ask the API by the page's call; returns the whole body."""
+    asked = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": LONG, **body})
+    given = {"method": "POST", "path": "/v1/chat/completions", "body": asked}
+    assert await page.stream("api", "request", json.dumps(given), heard) == '{"value": null}'
+    return "".join(part["text"] for part in heard)
+
+
+async def test_the_page_answers_requests_of_the_api_and_ends_those_that_nobody_waits_for(pages: Pages) -> None:
+    class Parts(Heard):
+        def __call__(self, part: str) -> bool:
+            self.append(json.loads(part))
+            return self.listens
+
+    page, whole = pages.new(), Parts()
+    answer = json.loads(await asked_of_api(page, whole))
+    assert [part["status"] for part in whole if part["status"]] == [200]
+    events = (await asked_of_api(page, Parts(), stream=True)).split("\n\n")
+    deltas = [json.loads(event.removeprefix("data: "))["choices"][0]["delta"] for event in events[:-2]]
+    assert "".join(delta.get("content", "") for delta in deltas) == answer["choices"][0]["message"]["content"]
+    refused = Parts()
+    assert "max_tokens" in await asked_of_api(page, refused, max_tokens=0)
+    assert [part["status"] for part in refused] == [400]
+    # One leaves while a whole answer is made, one page goes away in the middle of a stream.
+    engine, left, gone = pages.model.engine, Parts(listens=False), pages.new()
+    before = len(engine._sequences)
+    await asked_of_api(page, left, max_tokens=2000, n=2)
+    assert [part["status"] for part in left] == [None]
+    answering = asyncio.create_task(asked_of_api(gone, Parts(), max_tokens=2000, stream=True))
+    await asyncio.sleep(0.1)
+    await gone.close()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert len(engine._sequences) == before

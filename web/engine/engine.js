@@ -7,13 +7,13 @@
  */
 import * as Comlink from '../vendor/comlink.mjs';
 import './stream_transfer.js';
-import { ConversationCalls, DeveloperCalls, FilesCalls, ModelCalls, TablesCalls, ToolsCalls } from '../protocol_calls.js';
+import { ApiCalls, ConversationCalls, DeveloperCalls, FilesCalls, ModelCalls, TablesCalls, ToolsCalls } from '../protocol_calls.js';
 import { Learning } from '../learning/client.js';
 import { Memory } from '../memory/client.js';
 import { userError } from '../common/user_error.js';
 import { said } from '../i18n/engine_texts.js';
 
-/** `conversation`, `memory`, `learning`, `files`, `tables`, `tools`, `model` and `developer` hold the calls that Python answers. */
+/** `conversation`, `memory`, `learning`, `files`, `tables`, `tools`, `model`, `developer` and `api` hold the calls that Python answers. */
 export class Engine {
   /** @type {Promise<import('./model_tabs.js').Link>} */
   #link;
@@ -34,6 +34,7 @@ export class Engine {
     this.tools = new ToolsCalls(to);
     this.model = new ModelCalls(to);
     this.developer = new DeveloperCalls(to);
+    this.api = new ApiCalls(to);
   }
 
   /**

@@ -22,7 +22,7 @@ SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/api/", "app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
+    *("app/api/server.py", "app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
     "app/interpreter/",  # web/interpreter/ fetches the one module that it needs
     *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
@@ -72,7 +72,7 @@ UNCOMPILED = (
     *("app/files/__pycache__/analysis.", "app/files/__pycache__/look.", "app/memory/__pycache__/policy_words."),
     *("app/lessons/__pycache__/without_model.", "app/memory/__pycache__/items."),
     *(f"py_core/models/__pycache__/{name}." for name in ARCHITECTURES if name != _OWN_MODEL),
-    *("app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
+    *("app/api/", "app/extraction/", "app/tools/", "py_core/grammar/", "py_core/tool_calls/"),
     *("py_core/backends/webgpu/training/", "py_core/backends/wasm/__pycache__/training"),
 )
 """Modules without bytecode: the exact tools, which the page imports for a message that needs one, modules for a panel,
