@@ -25,6 +25,7 @@ from app.building.common import DISK_FULL, ROOT, VENV_PYTHON, BuildError, disk_f
 from app.building.download import Downloader
 from app.building.embedder.files import fetch_multilingual
 from app.building.larger_models import ensure_larger_model, larger_model_names
+from app.building.packages import make_packages
 from app.building.site.dist import DIST, MULTILINGUAL, build_site, ensure_protocol, made_files, total_bytes
 from app.paths import cache_dir
 
@@ -63,6 +64,13 @@ def serve(options: argparse.Namespace) -> int:
 
 def make_site(options: argparse.Namespace) -> int:
     prepare()
+    return 0
+
+
+def packages(options: argparse.Namespace) -> int:
+    prepare()
+    for path in make_packages():
+        heading(f"{path.relative_to(ROOT)} ({path.stat().st_size / 1e6:.1f} MB)")
     return 0
 
 
@@ -138,9 +146,9 @@ def _started(command: Sequence[str | Path]) -> subprocess.Popen[str]:
 def clean(options: argparse.Namespace) -> int:
     """Remove what this folder can make again. The cache of downloads stays."""
     caches = (".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis")
-    for name in (".venv", "node_modules", "dist", "build", *caches):
+    for name in (".venv", "node_modules", "dist", "dist-packages", "build", *caches):
         shutil.rmtree(ROOT / name, ignore_errors=True)
-    heading(f"Removed .venv, node_modules, dist and the tools' caches; downloads stay in {cache_dir()}")
+    heading(f"Removed .venv, node_modules, dist, dist-packages and the tools' caches; downloads stay in {cache_dir()}")
     return 0
 
 
@@ -167,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     serving.add_argument("--no-open", action="store_true", help="do not open the browser")
     commands.add_parser("site", help="make what is missing, without serving it")
+    commands.add_parser("packages", help="make the packages for your own code, in dist-packages/")
     testing = commands.add_parser("test", help="make what is missing, then run the checks and the gate's tests")
     testing.add_argument(
         "pytest",
@@ -192,6 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: dict[str, Callable[[argparse.Namespace], int]] = {
         "serve": serve,
         "site": make_site,
+        "packages": packages,
         "test": test,
         "models": fetch_models,
         "clean": clean,

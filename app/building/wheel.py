@@ -23,7 +23,14 @@ class BuildWithMadeFiles(build_py):
         from app.building.download import Downloader
         from app.building.python_env import ensure_venv, pypi_address
         from app.building.site.dist import made_files
-        from app.models.build_outputs import EMBEDDER_MODEL, EMBEDDER_TOKENIZER, MADE, MODEL_BUILDS, ROUTING_DATA
+        from app.models.build_outputs import (
+            EMBEDDER_MODEL,
+            EMBEDDER_TOKENIZER,
+            MADE,
+            MODEL_BUILDS,
+            ROUTING_DATA,
+            TEMPLATE_WORKER,
+        )
         from app.paths import cache_dir
 
         shutil.rmtree(self.build_lib, ignore_errors=True)  # deleted modules would still be packed
@@ -38,3 +45,4 @@ class BuildWithMadeFiles(build_py):
         kernels = (f"kernels-{MODEL_BUILDS[0]}.wasm", "hnsw.wasm", "jinja.wasm", "grammar.wasm")
         for name in (*kernels, EMBEDDER_MODEL, EMBEDDER_TOKENIZER, ROUTING_DATA):
             self.copy_file(str(files[name]), str(folder / name))
+        self.copy_file("web/tokenizers/template_worker.js", str(folder / TEMPLATE_WORKER.name))

@@ -26,6 +26,10 @@ def _in_wheel(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+TEMPLATE_WORKER = ROOT / MADE / "template_worker.js"
+"""web/tokenizers/template_worker.js in a wheel, for the Pyodide of any page."""
+
+
 # ---- kernels, compiled from C ----
 
 KERNEL_SOURCES = ROOT / "web" / "kernels"

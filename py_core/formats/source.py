@@ -88,6 +88,29 @@ class FileSource:
         """Nothing to do: every byte can be read at any time."""
 
 
+class BytesSource:
+    """A file in memory."""
+
+    parts: Sequence[FilePart] = ()
+
+    def __init__(self, data: bytes) -> None:
+        """Raises ValueError if there is none."""
+        if not data:
+            raise ValueError("The file is empty. Download it again.")
+        self._data, self.size = data, len(data)
+
+    async def prefix(self, n: int) -> bytes:
+        return self._data[:n]
+
+    async def read(self, offset: int, nbytes: int) -> memoryview:
+        if offset + nbytes > self.size:
+            raise EOFError(f"the file ends at byte {self.size}, {offset + nbytes} wanted")
+        return memoryview(self._data)[offset : offset + nbytes]
+
+    async def rewind(self) -> None:
+        """Nothing to do: every byte can be read at any time."""
+
+
 class SplitSource:
     """Several files on disk, as if concatenated. No read crosses the end of the file that it begins in."""
 
