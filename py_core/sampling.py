@@ -18,6 +18,8 @@ from py_core.grammar.expressions import Grammar
 from py_core.messages import Message, UserError
 
 MAX_PENALTY_WINDOW = 256
+MOST_BIASES = 1024
+"""The most tokens of which an answer has biases: the kernels have room for this many a sequence."""
 _NUMBER = Message("sampling.number", "a number (0 is off)")
 _ALLOWED = {
     "temperature": Message("sampling.temperature", "0 (always the likeliest token) or more"),
@@ -41,7 +43,9 @@ class SamplingParams:
     """temperature 0 is greedy. top_k 0, top_p 1, min_p 0 and penalties 1/0/0 turn that rule off.
 
     Penalties look at the last `penalty_window` tokens, including the prompt. With a grammar the answer is one of its
-    texts, or the beginning of one if it has no more room; if it `closes`, the shortest rest is then appended. Raises
+    texts, or the beginning of one if it has no more room; if it `closes`, the shortest rest is then appended. biases:
+    tokens, each once, and what is added to their logits before any other rule; a grammar still wins. likeliest: if
+    given, each token's probability is noted, and those of this many of the likeliest (`TokenProbability`). Raises
     SamplingError, naming the field.
     """
 
@@ -56,6 +60,8 @@ class SamplingParams:
     seed: int = 0
     grammar: Grammar | None = None
     closes: bool = False
+    biases: tuple[tuple[int, float], ...] = ()
+    likeliest: int | None = None
 
     def __post_init__(self) -> None:
         def check(name: str, valid: bool) -> None:
@@ -83,6 +89,38 @@ class SamplingParams:
     def penalizes(self) -> bool:
         rules = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
         return self.penalty_window > 0 and rules != (1.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class TokenProbability:
+    """A token, log p of it, and the likeliest tokens with theirs, by what the model says: before any rule of sampling,
+    bias or grammar."""
+
+    token: int
+    logprob: float
+    likeliest: tuple[tuple[int, float], ...]
+
+
+def probability_of(logits: np.ndarray, token: int, likeliest: int) -> TokenProbability:
+    """Return a token's probability and those of the likeliest tokens; of equals the first come first."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores -= np.log(np.exp(scores).sum())
+    least = np.partition(scores, scores.size - likeliest)[scores.size - likeliest] if likeliest else math.inf
+    found = np.flatnonzero(scores >= least)
+    found = found[np.argsort(-scores[found], kind="stable")][:likeliest]
+    best = zip(found.tolist(), scores[found].tolist(), strict=True)
+    return TokenProbability(token, float(scores[token]), tuple(best))
+
+
+def biased(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
+    """Return logits with the biases added to those of their tokens."""
+    if not params.biases:
+        return logits
+    out = logits.copy()
+    for token, bias in params.biases:
+        out[token] += np.float32(bias)
+    return out
 
 
 def mask_words(vocab_size: int) -> int:

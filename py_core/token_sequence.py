@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from py_core.grammar.constraint import Constraint
+from py_core.sampling import TokenProbability
 from py_core.speculation.guesses import PromptLookup
 from py_core.speculation.lookahead import Drafter
 
@@ -38,6 +39,9 @@ class TokenSequence:
     """A draft model that may guess them, too."""
     constraint: Constraint | None = None
     """The grammar that its next tokens must follow. Decoded tokens are added to it."""
+    probabilities: dict[int, TokenProbability] = field(default_factory=dict)
+    """Those of its answer's tokens, by their places among `tokens`, if its rules ask for them
+    (`SamplingParams.likeliest`)."""
 
     @property
     def length(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from py_core.backend_errors import BackendError, ContextFullError, too_long
 from py_core.formats.gguf import TensorInfo
-from py_core.sampling import SamplingParams
+from py_core.sampling import MOST_BIASES, SamplingParams
 from py_core.token_sequence import TokenSequence
 
 MAX_LOGIT_ROWS = 8
@@ -103,8 +103,9 @@ def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, v
 
 
 def check_together(
-    sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], context_length: int
-) -> int:
+    sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], context_length: int,
+    vocab_size: int,
+) -> int:  # fmt: skip
     """Run the checks of every backend's `decode_together`. Return how many of up to `n` tokens each has room for."""
     for sequence in sequences:
         check_not_empty(sequence)
@@ -114,6 +115,10 @@ def check_together(
             f"{len(sequences)} sequences with {len(adapters)} sets of LoRA matrices are to be decoded together; it can "
             f"be 1 to {MAX_LOGIT_ROWS}, each once, with the same set and sampling rules each."
         )
+    for rules in sampling:
+        tokens = {token for token, _ in rules.biases if 0 <= token < vocab_size}
+        if len(tokens) < len(rules.biases) or len(tokens) > MOST_BIASES:
+            raise ValueError(f"up to {MOST_BIASES} tokens have biases, each once, from 0 to {vocab_size - 1}")
     return min(n, context_length - max(sequence.length for sequence in sequences))
 
 

@@ -16,11 +16,11 @@ from py_core.backends.grammar_states import GrammarStates, Place
 from py_core.backends.passes import Passes
 from py_core.backends.protocols import KeepGoing
 from py_core.backends.recovery import Recovery
-from py_core.backends.sampling_state import WAITS, ring_of, state_bytes
+from py_core.backends.sampling_state import WAITS, bias_bytes, ring_of, state_bytes
 from py_core.backends.step_times import StepTimes, Stopwatch, wants_more
 from py_core.backends.submissions import InFlight, Submission
 from py_core.paging.pages import Pages
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, probability_of
 from py_core.speculation.guesses import LEAST_MATCH
 from py_core.speculation.lookahead import DRAFT, GuessPlan, Lookahead
 from py_core.token_sequence import TokenSequence
@@ -67,8 +67,13 @@ class Decoder:
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
     ) -> AsyncGenerator[list[list[int]], None]:
         """As `Runs.decode_together`."""
-        n, rows = check_together(sequences, n, sampling, self._context_length), len(sequences)
+        vocab_size, rows = self._device.config.vocab_size, len(sequences)
+        n = check_together(sequences, n, sampling, self._context_length, vocab_size)
         self._recovery.losses = 0
+        if any(rules.likeliest is not None for rules in sampling):
+            async for found in self._measured(sequences, n, sampling, keep_going):
+                yield found
+            return
         if any(one.constraint for one in sequences):
             async for found in self._constrained(sequences, n, sampling, keep_going):
                 yield found
@@ -110,6 +115,32 @@ class Decoder:
                 self.lookahead.note_plain(len(found[0]), taken)
             for sequence, ids in zip(sequences, found, strict=True):
                 self._append(sequence, ids)
+            yield found
+
+    async def _measured(
+        self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], keep_going: KeepGoing
+    ) -> AsyncGenerator[list[list[int]], None]:
+        """Decode one step at a time, and read its logits before the samplers change them."""
+        self._grammars.keep_to([one.constraint.grammar for one in sequences if one.constraint])
+        done, rows = 0, len(sequences)
+        while done < n and keep_going():
+            try:
+                forward_first = await self._prepare(sequences, sampling)
+                places = [(one.slot, one.length) for one in sequences]
+                for one in sequences:
+                    await self._pages.reserve(one.slot, one.stored, one.length + 1)
+                if forward_first:
+                    await self._device.run_step(rows, max(one.length for one in sequences) + 1)
+                logits = await self._device.read_logits(rows)
+                found = [ids[:1] for ids in await (await self._device.start_steps(places, 1, False, sampling))]
+            except self._recovery.errors as error:
+                self._recovery.note(error)
+                continue
+            for one, rules, ids, row in zip(sequences, sampling, found, logits, strict=True):
+                if rules.likeliest is not None:
+                    one.probabilities[one.length] = probability_of(row, ids[0], rules.likeliest)
+                self._append(one, ids)
+            done += _constrain(sequences, found)
             yield found
 
     async def _constrained(
@@ -307,6 +338,8 @@ class Decoder:
                 device.write_state(state_bytes(rows, sampling, len(rows), *adapters, numbers, follows=False))
                 if sampling.penalizes:
                     device.write_history(sequence.slot, ring_of([*sequence.tokens, *guess]))
+                if sampling.biases:
+                    device.write_biases(sequence.slot, bias_bytes(sampling))
                 places = [(slot, position + 1) for _, position, slot in rows]
                 ids = [one for (one,) in await (await device.start_steps(places, 1, True, [sampling] * len(rows)))]
                 break
@@ -352,6 +385,8 @@ class Decoder:
         for one, rules in zip(sequences, sampling, strict=True):
             if rules.penalizes:
                 self._device.write_history(one.slot, ring_of(one.tokens))
+            if rules.biases:
+                self._device.write_biases(one.slot, bias_bytes(rules))
         self._pages.logits_of = None
         return sequences[0].stored < sequences[0].length
 

@@ -63,6 +63,10 @@ class Device(Protocol):
 
     def write_history(self, slot: int, ring: np.ndarray) -> None: ...
 
+    def write_biases(self, slot: int, data: bytes) -> None:
+        """Write the biases of a slot's sequence (`bias_bytes`)."""
+        ...
+
     def write_grammar_state(self, offset: int, data: bytes) -> None:
         """Write a part of the states of grammars that rows name (grammar_states.py)."""
         ...
@@ -72,6 +76,10 @@ class Device(Protocol):
 
         `logit_rows` is the number of these rows that the state names: 0 to MAX_LOGIT_ROWS.
         """
+        ...
+
+    async def run_step(self, m: int, length: int) -> None:
+        """Run a step of the state's m rows as `start_steps` does, without sampling."""
         ...
 
     async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
@@ -94,8 +102,7 @@ class Device(Protocol):
         on: `places` has (slot, position) of each row, `sampling` its rules. The future gives each row's ids, and then
         WAITS (sampling_state.py) if it has begun to wait for the host to go on with its grammar.
 
-        The first step of a single row samples the present logits. With `forward_first` it runs the row before that, as
-        steps of several rows always do.
+        The first step samples the present logits. With `forward_first` it runs the rows before that.
         """
         ...
 

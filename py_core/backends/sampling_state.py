@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from py_core.sampling import SamplingParams
+from py_core.sampling import MOST_BIASES, SamplingParams
 
 RING = 1024
 """Tokens in a sequence's history ring: at least the penalty window and the steps in flight."""
@@ -21,7 +21,10 @@ STATE_HEADER = 16
 ROW_BYTES = 64
 """A row: token, position, slot, how the token after it is sampled, the adapter at the head's input, and the number of
 its grammar's state. The word behind that is 1 if the row waits for the host to go on with the grammar, 2 if it stays in
-this state."""
+this state, and the last one the number of its biases."""
+
+BIAS_BYTES = 8 * MOST_BIASES
+"""The room for a slot's biases: a token and a float each."""
 
 WAITS = 0xFFFFFFFF
 """In a ring, behind the last token of a row that waits for the host."""
@@ -54,12 +57,19 @@ def state_bytes(
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)
     # A row without penalties may stand beside a row with some: no part of its text is penalized.
-    table[:, [3, 5, 11]] = [(one.seed, one.top_k, one.penalty_window if one.penalizes else 0) for one in each]
+    table[:, [3, 5, 11, 15]] = [
+        (one.seed, one.top_k, one.penalty_window if one.penalizes else 0, len(one.biases)) for one in each
+    ]
     reals[:, [4, 6, 7, 8, 9, 10]] = [
         (one.temperature, one.top_p, one.min_p, one.repetition_penalty, one.presence_penalty, one.frequency_penalty)
         for one in each
     ]
     return header.tobytes() + table.tobytes()
+
+
+def bias_bytes(sampling: SamplingParams) -> bytes:
+    """Pack the biases of a slot, each as a token and a float."""
+    return np.array(list(sampling.biases), np.dtype([("token", np.uint32), ("bias", np.float32)])).tobytes()
 
 
 def adapter_of(state: bytes) -> int:

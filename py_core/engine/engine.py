@@ -388,7 +388,8 @@ class Engine:
         start = kept = sequence.length
         wanted = max_tokens
         constraint = sequence.constraint = await self._constraint(sampling.grammar)
-        guesses = self.speculates and sequence.shares
+        sequence.probabilities.clear()
+        guesses = self.speculates and sequence.shares and sampling.likeliest is None
         sequence.guesses = PromptLookup(sequence.tokens) if guesses else None
         sequence.draft = self.draft.follow(sequence) if guesses and self.draft else None
         timings.reason = "length"

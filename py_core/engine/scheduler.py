@@ -40,8 +40,9 @@ class Scheduler:
         """The work under way, by its sequence's number."""
         self._to_the_end = {priority: asyncio.Lock() for priority in Priority}
         """Held by a request that runs to its end before other requests of its priority with several passes."""
-        self._groups: dict[tuple[Priority, int], SequenceGroup] = {}
-        """Sequences that are decoded together, by their priority and their set of LoRA matrices."""
+        self._groups: dict[tuple[Priority, int, bool], SequenceGroup] = {}
+        """Sequences that are decoded together, by their priority, their set of LoRA matrices, and if they want
+        probabilities: their steps are waited for."""
 
     async def call(
         self, sequence: TokenSequence, work: Callable[[AfterPass], Awaitable[T]], priority: Priority,
@@ -119,7 +120,7 @@ class Scheduler:
         called.
         """
         start, delivered = sequence.length, 0
-        key = priority, sequence.adapter
+        key = priority, sequence.adapter, sampling.likeliest is not None
         group = self._groups.setdefault(key, SequenceGroup(self._backend, self._turns, priority))
         decoding = Decoding(group, sequence, min(n, self._backend.context_length - start), sampling)
         with self._claim(sequence, decoding):

@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.engine import turns
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import MOST_REQUESTS, Priority
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, biased, sample
 from py_core.token_sequence import TokenSequence
 from tests.backends.backend_pairs import (
     CONTEXT,
@@ -97,6 +98,52 @@ async def test_rows_of_the_same_steps_are_what_they_would_be_alone(backend: Back
     assert last == expected[-1][40:50]
     assert await together(backend, sequences[:-1], 50, rules[:-1]) == [said[40:] for said in expected[:-1]]
     assert all(one.tokens == text + said for one, text, said in zip(sequences[:-1], texts, expected, strict=False))
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.every_backend)])
+async def test_probabilities_are_those_of_the_model_and_change_no_token(backend: Backend, count: int) -> None:
+    texts = [prompt(17 * at + 3, seed=at) for at in range(count)]
+    rules = [replace(RULES[at + 2], biases=((at, 4.0),)) for at in range(count)]
+    expected = [await alone(backend, text, 20, one) for text, one in zip(texts, rules, strict=True)]
+    sequences = [await read(backend, text) for text in texts]
+    asked = [replace(one, likeliest=at + 2) for at, one in enumerate(rules)]
+    assert await together(backend, sequences, 20, asked) == expected
+    for at, (sequence, text) in enumerate(zip(sequences, texts, strict=True)):
+        assert list(sequence.probabilities) == list(range(len(text), len(text) + 20))
+        for place in (len(text), len(text) + 11, len(text) + 19):
+            again = await read(backend, sequence.tokens[:place])
+            scores = (await backend.logits(again)).astype(np.float64)
+            backend.free(again)
+            scores -= np.log(np.exp(scores).sum())
+            noted, best = sequence.probabilities[place], np.argsort(-scores)[: at + 2]
+            assert [token for token, _ in noted.likeliest] == best.tolist()
+            np.testing.assert_allclose([one for _, one in noted.likeliest], scores[best], atol=2e-3)
+            assert noted.token == sequence.tokens[place]
+            assert noted.logprob == pytest.approx(scores[noted.token], abs=2e-3)
+
+
+@pytest.mark.every_backend
+async def test_biases_are_added_to_the_logits_of_their_row(backend: Backend) -> None:
+    text = prompt(40, seed=6)
+    plain = await alone(backend, text, 10)
+    banned, forced = replace(GREEDY, biases=((plain[0], -100.0),)), replace(RULES[1], biases=((7, 100.0),))
+    many = replace(RULES[3], biases=tuple((token, token % 7 - 3.0) for token in range(255, 5, -1)))
+    rules = [banned, GREEDY, forced, many]
+    expected = [plain[:0], plain, [7] * 10, plain[:0]]
+    for at in (0, 3):
+        sequence = await read(backend, text)
+        for _ in range(10):
+            logits = biased(await backend.logits(sequence), rules[at])
+            expected[at].append(sample(logits, sequence.tokens, sequence.length, rules[at]))
+            await backend.prefill(sequence, expected[at][-1:])
+        backend.free(sequence)
+    assert plain[0] not in expected[0]
+    assert [await alone(backend, text, 10, one) for one in rules] == expected
+    assert await together(backend, [await read(backend, text) for _ in rules], 10, rules) == expected
+    with pytest.raises(ValueError, match="each once"):
+        await alone(backend, text, 1, replace(GREEDY, biases=((1, 1.0), (1, 2.0))))
+    with pytest.raises(ValueError, match="from 0 to"):
+        await alone(backend, text, 1, replace(GREEDY, biases=((10**6, 1.0),)))
 
 
 @pytest.mark.every_backend

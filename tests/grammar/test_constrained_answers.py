@@ -94,6 +94,13 @@ async def test_every_answer_has_its_shape_alone_and_beside_others(backend: Backe
     together = await asyncio.gather(*(answered(engine, n, shaped(*one)) for n, one in enumerate(asked[:7])))
     assert [text for text, _ in together] == alone[:7]
     assert await free == await answered(engine, 40, SamplingParams(), 12)
+    # Whoever wants probabilities gets the same answer; biases choose among what a grammar allows.
+    measured = [replace(shaped(*one), likeliest=2) for one in asked[:7]]
+    told = await asyncio.gather(*(answered(engine, n, one) for n, one in enumerate(measured)))
+    assert [text for text, _ in told] == alone[:7]
+    for other, word in (("y", "no"), ("n", "yes")):
+        rules = replace(shaped("yes|no", RULES[1]), biases=((ord("x"), 100.0), (ord(other), -100.0)))
+        assert await answered(engine, 0, rules) == (word, "end")
 
 
 async def test_an_answer_without_room_ends_within_its_shape_or_is_closed(
@@ -159,6 +166,7 @@ async def test_a_loss_in_the_middle_changes_no_answer(
     host = DeviceGoes() if kind == "device" else WorkersDie(kernel_wasm())
     pair = await open_pair(written(tmp_path), host)
     engine, asked = engine_of(pair.other, kernel), list(zip(SHAPES, RULES, strict=False))
+    asked.append((asked[0][0], replace(RULES[1], likeliest=2, biases=((ord("7"), 3.0),))))
 
     async def all_answers() -> list[str]:
         told = await asyncio.gather(*(answered(engine, n, shaped(*one)) for n, one in enumerate(asked)))

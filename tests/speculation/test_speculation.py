@@ -29,6 +29,7 @@ SAMPLINGS = {
     "greedy": GREEDY,
     "sampled": SamplingParams(temperature=0.9, top_k=40, top_p=0.95, seed=5),
     "penalties": SamplingParams(temperature=0.7, repetition_penalty=1.2, frequency_penalty=0.2, seed=7),
+    "biases": SamplingParams(temperature=0.9, seed=6, biases=((3, 2.0), (9, -100.0))),
 }
 
 
@@ -87,7 +88,9 @@ class Always:
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        pytest.param(name, wrong, marks=[pytest.mark.every_backend] if wrong == 0.3 and name == "penalties" else [])
+        pytest.param(
+            name, wrong, marks=[pytest.mark.every_backend] if wrong == 0.3 and name in ("penalties", "biases") else []
+        )
         for name in SAMPLINGS
         for wrong in (0.0, 0.3, 1.0)
     ],

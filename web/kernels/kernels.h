@@ -34,12 +34,15 @@ typedef struct {
   u32 penalty_window;
   u32 head_adapter;    // the adapter at the head's input, 0 for none
   u32 grammar, waits;  // the place of the grammar's state + 1, 0 for none; if the host has to go on with it
-  u32 unused;
+  u32 biases;          // how many its slot has
 } Row;
 typedef struct {
   u32 count, logit_rows, adapter, unused;  // adapter: the set of LoRA matrices that the rows run with, 0 for none
   Row rows[];
 } State;
+
+typedef struct { u32 token; f32 bias; } Bias;
+enum { MOST_BIASES = 1024 };  // of a slot
 
 // ---- states of grammars (py_core/backends/grammar_states.py) ----
 enum { FOLLOWS, WAITS, STAYS };    // of a row: STAYS if it does not go on to another state

@@ -46,7 +46,7 @@ static f32 largest_of(const f32 *logits, u32 vocab) {
 }
 
 // Takes the likeliest token for each row of the state with temperature 0. a: logits (rows, vocabulary), history,
-// vocabulary, ring, weights (scratch, a float for each token), states of grammars
+// vocabulary, ring, weights (scratch, a float for each token), states of grammars, biases (slots, MOST_BIASES)
 void argmax(const Op *op, State *state) {
   const u32 vocab = op->a[2];
   for (u32 r = 0; r < state->count; r++) {
@@ -94,13 +94,15 @@ static void keep_allowed(const Op *op, f32 *logits, const GrammarState *state, u
   }
 }
 
-// Penalizes each token among a row's last penalty_window ones, once, and leaves only those that its grammar allows. a: as
-// for argmax
+// Adds a row's biases, penalizes each token among its last penalty_window ones, once, and leaves only those that its grammar
+// allows. a: as for argmax
 void penalties(const Op *op, State *state) {
   const u32 vocab = op->a[2], ring = op->a[3];
   for (u32 r = 0; r < state->count; r++) {
     const Row *row = &state->rows[r];
     f32 *logits = (f32 *)at(op->a[0]) + r * vocab;
+    const Bias *biases = (const Bias *)at(op->a[6]) + row->slot * MOST_BIASES;
+    for (u32 i = 0; i < row->biases; i++) logits[biases[i].token] += biases[i].bias;
     penalize(logits, row, (u32 *)at(op->a[1]) + row->slot * ring, ring);
     if (row->grammar) keep_allowed(op, logits, grammar_state(op, row), vocab);
   }

@@ -52,7 +52,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.paging.tiers import Tier, TierPolicy, demoted
-from py_core.sampling import SamplingParams, masked, sample
+from py_core.sampling import SamplingParams, biased, masked, probability_of, sample
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
@@ -143,17 +143,20 @@ class NumpyBackend:
         self, sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams],
         keep_going: KeepGoing = lambda: True,
     ) -> AsyncGenerator[list[list[int]], None]:  # fmt: skip
-        for _ in range(check_together(sequences, n, sampling, self.context_length)):
+        for _ in range(check_together(sequences, n, sampling, self.context_length, self._config.vocab_size)):
             if not keep_going():
                 return
             for sequence in sequences:
                 await self._run_pending(sequence)
             found = []
             for sequence, rules in zip(sequences, sampling, strict=True):
-                logits = self._state(sequence).logits[-1]
+                logits = biased(raw := self._state(sequence).logits[-1], rules)
                 if sequence.constraint:
                     logits = masked(logits, sequence.constraint.mask())
-                found.append([sample(logits, sequence.tokens, sequence.length, rules)])
+                token = sample(logits, sequence.tokens, sequence.length, rules)
+                if rules.likeliest is not None:
+                    sequence.probabilities[sequence.length] = probability_of(raw, token, rules.likeliest)
+                found.append([token])
             for sequence, ids in zip(sequences, found, strict=True):
                 sequence.tokens.extend(ids)
                 if sequence.constraint:

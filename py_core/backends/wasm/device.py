@@ -14,6 +14,7 @@ from py_core.backends.checks import check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
+    BIAS_BYTES,
     RING,
     WAITS,
     adapter_of,
@@ -118,6 +119,9 @@ class WasmDevice:
         self._follows = has_grammars(data)
         self.host.write(self.lowering.state, data)
 
+    def write_biases(self, slot: int, data: bytes) -> None:
+        self.host.write(self.lowering.biases + slot * BIAS_BYTES, data)
+
     def write_grammar_state(self, offset: int, data: bytes) -> None:
         self.host.write(self.lowering.grammar_states + offset, data)
 
@@ -126,6 +130,9 @@ class WasmDevice:
 
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
         await self.host.run(self._passes["body head" if logit_rows else "body"], 1)
+
+    async def run_step(self, m: int, length: int) -> None:
+        await self.run_rows(m, length, m)
 
     async def run_tapped(self, m: int, length: int, names: Sequence[str]) -> list[np.ndarray]:
         program, places = self.lowering.tapped(names, self._adapted)
@@ -156,6 +163,8 @@ class WasmDevice:
             first = None if forward_first else self.host.run(self.lowering.programs[sampler], 1)
             steps = count if forward_first else count - 1
             return asyncio.ensure_future(_joined(first, self.host.run(step, steps) if steps else None))
+        if not forward_first:
+            step, count = self.lowering.programs[sampler], 1
         run = asyncio.ensure_future(self.host.run(step, count))
         offset, nbytes = rings_span(places)
         rings = asyncio.ensure_future(self.host.read(self.lowering.history + offset, nbytes))
@@ -181,7 +190,8 @@ def _sampler(sampling: Sequence[SamplingParams], follows: bool) -> str:
     greedy = {rules.temperature == 0 for rules in sampling}
     if len(greedy) > 1:
         return "penalties mixed"
-    penalties = "penalties " if follows or any(rules.penalizes for rules in sampling) else ""
+    changes = follows or any(rules.penalizes or rules.biases for rules in sampling)
+    penalties = "penalties " if changes else ""
     return penalties + ("argmax" if True in greedy else "sample")
 
 

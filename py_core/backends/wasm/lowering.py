@@ -13,7 +13,7 @@ from py_core.backend_errors import BackendError
 from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
 from py_core.backends.grammar_states import grammar_bytes
-from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER
+from py_core.backends.sampling_state import BIAS_BYTES, RING, ROW_BYTES, STATE_HEADER
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.host import KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
@@ -90,6 +90,7 @@ class ProgramLowering:
         self._values = Values([*self._body, *self._head], take)
         self.state = take(STATE_HEADER + ROW_BYTES * max_rows)
         self.history = take(slots * RING * 4)
+        self.biases = take(slots * BIAS_BYTES)
         # When tokens are scored, it has as many columns of each row of a pass as fit.
         self._columns = max(1, MAX_LOGIT_ROWS * config.vocab_size // max_rows // BAND_ROWS) * BAND_ROWS
         self.logits = take(max(MAX_LOGIT_ROWS * config.vocab_size, self._columns * max_rows) * 4 + 16)
@@ -467,6 +468,7 @@ class ProgramLowering:
             RING,
             self._weights_of_tokens,
             self.grammar_states,
+            self.biases,
         )
         return Op(kind, arguments, Barrier.NEVER)
 

@@ -16,6 +16,7 @@ from py_core.backends.grammar_states import grammar_bytes
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
+    BIAS_BYTES,
     RING,
     ROW_BYTES,
     STATE_HEADER,
@@ -96,6 +97,7 @@ class WebGPUDevice:
             history=self._buffer(SLOTS * RING * 4, "history"),
             logits=self._buffer(MAX_LOGIT_ROWS * config.vocab_size * 4, "logits"),
             grammars=self._buffer(grammar_bytes(config.vocab_size), "grammars"),
+            biases=self._buffer(SLOTS * BIAS_BYTES, "biases"),
         )
         builder = KernelBuilder(host, self._shapes)
         pipeline = builder.pipeline if self.tiers else None
@@ -217,6 +219,9 @@ class WebGPUDevice:
         self._head_numbers, self._follows = head_adapters_of(data), has_grammars(data)
         self._head_kind = ADAPTED if self._head_adapters.keys() & self._head_numbers.tolist() else ""
 
+    def write_biases(self, slot: int, data: bytes) -> None:
+        self.host.write(self._buffers.biases.buffer, slot * BIAS_BYTES, data)
+
     def write_grammar_state(self, offset: int, data: bytes) -> None:
         self.host.write(self._buffers.grammars.buffer, offset, data)
 
@@ -226,6 +231,9 @@ class WebGPUDevice:
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
         self.host.submit(await self.lists_of(m, length, logit_rows))
         await self.host.read(self._buffers.state.buffer, 0, 4)
+
+    async def run_step(self, m: int, length: int) -> None:
+        self.host.submit(await self._forward(m, length))
 
     async def lists_of(self, m: int, length: int, logit_rows: int) -> list[int]:
         """Return the recorded lists of a pass over m rows, of which the last ones get logits."""
@@ -282,8 +290,7 @@ class WebGPUDevice:
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
         m, length = len(places), max(position for _, position in places) + count
-        forward = await self.lists_of(m, length, m) if m > 1 else [self._record(self._step, 1, length)]
-        sample = [self._record(name, m, length) for name in _samplers(sampling, self._follows)]
+        forward, sample = await self._forward(m, length), await self._sampling(m, length, sampling)
         self.host.submit((forward if forward_first else []) + sample + [*forward, *sample] * (count - 1))
         return asyncio.ensure_future(self._sampled(places, count))
 
@@ -293,8 +300,7 @@ class WebGPUDevice:
         """Queue `count` passes of the only sequence over its last token and guesses of the next ones, of `rows` rows,
         which bring it to `length` tokens at most; plain steps with one row. A guess is made behind the last of them.
         """
-        forward = await self.lists_of(rows, length, rows) if rows > 1 else [self._record(self._step, 1, length)]
-        sample = [self._record(name, rows, length) for name in _samplers(sampling, self._follows)]
+        forward, sample = await self._forward(rows, length), await self._sampling(rows, length, sampling)
         guess = [self._record("guess", 1, length)]
         # The kernel has already made these rows: this says how many of them the passes take.
         self.host.write(self._buffers.state.buffer, 0, np.array([rows, rows], np.uint32).tobytes())
@@ -308,10 +314,18 @@ class WebGPUDevice:
         await asyncio.sleep(0)  # the read is queued before the next batch writes its records
         return future
 
-    @property
-    def _step(self) -> str:
-        """The name of the list of a step of one row."""
-        return f"step{self._head_kind}"
+    async def _forward(self, m: int, length: int) -> list[int]:
+        """Return the recorded lists of a step of m rows, without those that sample."""
+        return await self.lists_of(m, length, m) if m > 1 else [self._record(f"step{self._head_kind}", 1, length)]
+
+    async def _sampling(self, m: int, length: int, sampling: Sequence[SamplingParams]) -> list[int]:
+        """Return the recorded lists that sample m rows by these rules."""
+        names = _samplers(sampling, self._follows)
+        if "biases" in names and "biases" not in self._made_later:
+            kernel = self._lowering.biases()
+            await self.host.check()
+            self._made_later["biases"] = [kernel]
+        return [self._record(name, m, length) for name in names]
 
     async def _sampled(self, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
         rings = await self.host.read(self._buffers.history.buffer, *rings_span(places))
@@ -375,6 +389,7 @@ class WebGPUDevice:
 
 def _samplers(sampling: Sequence[SamplingParams], follows: bool) -> list[str]:
     """Return the names of the lists that sample rows by these rules. follows: some follow a grammar."""
-    before = ["penalties"] * any(rules.penalizes for rules in sampling) + ["masks"] * follows
+    before = ["biases"] * any(rules.biases for rules in sampling)
+    before += ["penalties"] * any(rules.penalizes for rules in sampling) + ["masks"] * follows
     draw = sorted({"argmax" if rules.temperature == 0 else "sample" for rules in sampling})
     return before + draw + ["follow"] * follows

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from py_core.backend_errors import BackendError
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, fuse, linears_of
-from py_core.backends.sampling_state import RING
+from py_core.backends.sampling_state import BIAS_BYTES, RING
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
@@ -32,7 +32,7 @@ from py_core.models import graph as ops
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_table import PAGE, kept_rows
-from py_core.sampling import mask_words
+from py_core.sampling import MOST_BIASES, mask_words
 
 
 @dataclass
@@ -43,6 +43,7 @@ class Buffers:
     history: Binding
     logits: Binding
     grammars: Binding
+    biases: Binding
 
 
 class PlanLowering:
@@ -165,6 +166,13 @@ class PlanLowering:
         cost = Cost(row_bytes=4 * words)
         reads = fixed((b.state, b.logits, b.grammars))
         return Kernel("masks", pipeline, reads, lambda m: (-(-words // 8), m, 1), cost)
+
+    def biases(self) -> Kernel:
+        """Return the kernel that adds the biases of each row."""
+        vocab, b, workgroup = self._config.vocab_size, self._buffers, 64
+        pipeline = self._builder.pipeline("biases", {}, VOCAB=vocab, MOST=MOST_BIASES, WORKGROUP=workgroup)
+        reads, cost = fixed((b.state, b.logits, b.biases)), Cost(row_bytes=BIAS_BYTES)
+        return Kernel("biases", pipeline, reads, lambda m: (MOST_BIASES // workgroup, m, 1), cost)
 
     def follow(self) -> Kernel:
         """Return the kernel that takes each row to the next state of its grammar."""
