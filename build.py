@@ -59,6 +59,16 @@ def serve(options: argparse.Namespace) -> int:
     prepare()
     arguments = ["-m", "app.server.site", "--host", options.host, "--port", str(options.port)]
     arguments += [word for name in options.allow_name for word in ("--allow-name", name)]
+    if options.api is not None:
+        arguments[1:2] = [
+            "app.cli.main",
+            "serve",
+            "--api",
+            "--page",
+            *(["--model", options.api] if options.api else []),
+        ]
+        for name in ("api_key", "allow_origin", "memory"):
+            arguments += [word for value in getattr(options, name) for word in (f"--{name.replace('_', '-')}", value)]
     return _continue_with([*arguments, "--no-open"] if options.no_open else arguments)
 
 
@@ -174,6 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--allow-name", action="append", default=[], metavar="NAME", help="a name that other machines call this one by"
     )
     serving.add_argument("--no-open", action="store_true", help="do not open the browser")
+    serving.add_argument(
+        "--api", nargs="?", const="", metavar="MODEL", help="answer other programs, too, as `sonata serve --api` does"
+    )
+    for name, value, about in (
+        ("--api-key", "KEY", "a key that opens the API"),
+        ("--allow-origin", "ORIGIN", "the origin of a page that may use the API"),
+        ("--memory", "NAME", "a memory whose lessons answer requests that name it"),
+    ):
+        serving.add_argument(name, action="append", default=[], metavar=value, help=about)
     commands.add_parser("site", help="make what is missing, without serving it")
     commands.add_parser("packages", help="make the packages for your own code, in dist-packages/")
     testing = commands.add_parser("test", help="make what is missing, then run the checks and the gate's tests")

@@ -23,7 +23,7 @@ from app.generation.grammars import behind_thought
 from app.generation.prompt_window import refuse_by_length
 from app.generation.text_stream import TextStream
 from app.protocol import Thought
-from py_core.backend_errors import ContextFullError
+from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 from py_core.messages import UserError
@@ -34,7 +34,7 @@ from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought
 from py_core.tool_calls.definitions import ChoiceMode, ToolCall
 from py_core.tool_calls.prompt import with_tools
 
-_REASONS = {"end": "stop", "loop": "stop", "stopped": "stop", "length": "length", "context": "length"}
+_REASONS = {"end": "stop", "loop": "stop", "stopped": "length", "length": "length", "context": "length"}
 
 
 class ChatAnswer:
@@ -113,6 +113,16 @@ class ChatAnswer:
         ]
         return self._object("chat.completion", told) | {"usage": self.usage()}
 
+    def stop(self) -> None:
+        """Let the answers end with what they have."""
+        for choice in self.choices:
+            choice.stop()
+
+    @property
+    def timings(self) -> list[Timings]:
+        """Return those of each choice."""
+        return [choice.timings for choice in self.choices]
+
     def _object(self, kind: str, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": kind, "choices": list(choices)}
 
@@ -180,6 +190,16 @@ class CompletionAnswer:
         told = self._object([(one, self._begun + one.text, one.reason) for one in self.choices])
         return told | {"usage": usage_of(self._prompt, self.choices)}
 
+    def stop(self) -> None:
+        """As ChatAnswer.stop."""
+        for choice in self.choices:
+            choice.stop()
+
+    @property
+    def timings(self) -> list[Timings]:
+        """As ChatAnswer.timings."""
+        return [choice.timings for choice in self.choices]
+
     def _object(self, parts: Sequence[tuple[_Choice, str, str | None]]) -> dict[str, Any]:
         choices = [
             {"index": choice.number, "text": text, "finish_reason": reason, "logprobs": None}
@@ -221,6 +241,8 @@ class _Choice:
         self.number, self.reason = number, ""
         self.text, self.thought, self.calls = "", "", list[dict[str, Any]]()
         self._model, self._stream, self._stops = model, stream, StopTexts(stops)
+        self._sequence: TokenSequence | None = None
+        self._is_stopped = False
 
     @property
     def timings(self) -> Timings:
@@ -229,7 +251,7 @@ class _Choice:
     async def parts(self, prompt: list[int]) -> AsyncIterator[dict[str, Any]]:
         """Yield the deltas of a message. Raises BackendError."""
         engine = self._model.engine
-        sequence = engine.new_sequence()
+        sequence = self._sequence = engine.new_sequence()
         try:
             await engine.prefill(sequence, prompt, self.timings)
             async with aclosing(self._stream.said(sequence, prompt)) as parts:  # type: ignore[type-var]
@@ -241,10 +263,21 @@ class _Choice:
             if rest := self._stops.flush():
                 self.text += rest
                 yield {"content": rest}
+        except BackendError:
+            if not self._is_stopped:
+                raise
+            self.timings.reason = "stopped"
         finally:
+            self._sequence = None
             engine.free(sequence)
         reason = "stop" if self._stops.found else _REASONS.get(self.timings.reason, "stop")
         self.reason = "tool_calls" if self.calls and reason == "stop" else reason
+
+    def stop(self) -> None:
+        """End with what is there; the reason is "length"."""
+        self._is_stopped = True
+        if sequence := self._sequence:
+            self._model.engine.truncate(sequence, sequence.length)
 
     def _delta(self, part: Any) -> dict[str, Any] | None:
         if isinstance(part, Thought):

@@ -1,6 +1,6 @@
 """The API without a server: a request of any client in, a status and JSON or server-sent events out.
 
-POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /tokenize; GET /v1/models, /health.
+The addresses are listed in app/api/openapi.py.
 """
 
 from __future__ import annotations
@@ -11,54 +11,80 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from app.api.completions import ChatAnswer, CompletionAnswer
 from app.api.embeddings import NAME, EmbeddingsRequest, embeddings
 from app.api.errors import ApiError
-from app.api.requests import ChatRequest, CompletionRequest, Sampled, read
+from app.api.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    LessonRequest,
+    LessonsRequest,
+    Sampled,
+    TokenizeRequest,
+    read,
+)  # fmt: skip
 from app.api.responses import ResponseAnswer, ResponsesRequest
-from app.api.slots import Slots
+from app.api.slots import Slots, closed
+from app.api.totals import Totals
 from py_core.backend_errors import BackendError
 from py_core.display import one_line
 from py_core.loading import Model
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.tokenizers.prompts import encode_text
 
-Answer = ChatAnswer | CompletionAnswer | ResponseAnswer
+if TYPE_CHECKING:
+    from app.api.lessons import LessonAnswer, LessonMemory
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a request gets. body: UTF-8, or the events of a stream as they come."""
+    """The answer to a request. body: UTF-8, or the events of a stream as they come."""
 
     status: int
     body: bytes | AsyncGenerator[str]
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Asked:
     """An answer that may begin."""
 
-    answer: Answer
+    answer: ChatAnswer | CompletionAnswer | ResponseAnswer | LessonAnswer
     sampled: Sampled
 
 
 class Door:
-    """Answers requests with one model. `slots`: the answers that run and wait."""
+    """Answers requests with one model. `slots`: the answers that run and wait. `totals`: what those took that ended."""
 
-    def __init__(self, model: Callable[[], Model], embedder: Callable[[], SentenceEmbedder], slots: Slots) -> None:
-        """model: raises BackendError if none runs yet. embedder: raises EmbedderError if there is none."""
-        self.slots, self._model, self._embedder = slots, model, embedder
+    def __init__(
+        self, model: Callable[[], Model], embedder: Callable[[], SentenceEmbedder], slots: Slots,
+        memories: Mapping[str, LessonMemory] | None = None,
+    ) -> None:  # fmt: skip
+        """model: raises BackendError if none runs yet. embedder: raises EmbedderError if there is none. memories: those
+        that requests may name."""
+        self.slots, self.totals, self._model, self._embedder = slots, Totals(), model, embedder
+        self._memories = memories or {}
+        self._running = set[_Asked]()
+        self._is_closed = False
         self._calls: dict[tuple[str, str], Callable[[bytes], Awaitable[_Asked | dict[str, Any]]]] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/completions"): self._completions,
             ("POST", "/v1/responses"): self._responses,
             ("POST", "/v1/embeddings"): self._embeddings,
             ("GET", "/v1/models"): self._models,
+            ("POST", "/v1/sonata/lessons"): self._teach,
+            ("GET", "/v1/sonata/lessons"): self._lessons,
+            ("DELETE", "/v1/sonata/lessons"): self._forget,
             ("POST", "/tokenize"): self._tokenize,
+            ("POST", "/detokenize"): self._detokenize,
             ("GET", "/health"): self._health,
+            ("GET", "/openapi.json"): self._openapi,
         }
 
     @property
@@ -68,13 +94,25 @@ class Door:
 
     @asynccontextmanager
     async def answered(self, method: str, path: str, body: bytes) -> AsyncIterator[Reply]:
-        """Answer a request. A refusal is a reply, too. Leaving the block ends a stream's answer; cancelling what waits
-        for the reply ends any."""
+        """Answer a request. path: may have a query, with the fields of a request that has no body. A refusal is a
+        reply, too. Leaving the block ends a stream's answer; cancelling what waits for the reply ends any."""
+        path, _, query = path.partition("?")
+        if method in ("GET", "DELETE"):
+            body = json.dumps(dict(parse_qsl(query))).encode()
         async with AsyncExitStack() as held:
             yield await self._reply(method, path, body, held)
 
+    def close(self) -> None:
+        """Let running answers end with what they have, and refuse those that wait and those to come."""
+        self._is_closed = True
+        self.slots.close()
+        for asked in self._running:
+            asked.answer.stop()
+
     async def _reply(self, method: str, path: str, body: bytes, held: AsyncExitStack) -> Reply:
         try:
+            if self._is_closed:
+                raise closed()
             call = self._calls.get((method, path))
             if call is None:
                 raise self._not_there(method, path)
@@ -83,8 +121,10 @@ class Door:
                 return _json(asked)
             if not asked.sampled.stream:
                 async with self.slots.held(asked.sampled.n):
+                    self._run(asked, held)
                     return _json(await asked.answer.whole())
             await held.enter_async_context(self.slots.held(asked.sampled.n))
+            self._run(asked, held)
             events = await held.enter_async_context(aclosing(_events(asked.answer)))
             return Reply(HTTPStatus.OK, events, {"content-type": "text/event-stream", "cache-control": "no-store"})
         except ApiError as error:
@@ -96,6 +136,16 @@ class Door:
             sentence = f"Sonata failed ({type(error).__name__}): this is a mistake in it."
             return refusal(ApiError(sentence, HTTPStatus.INTERNAL_SERVER_ERROR))
 
+    def _run(self, asked: _Asked, held: AsyncExitStack) -> None:
+        """Note that an answer begins, and at the end of the stack what it took."""
+
+        def note() -> None:
+            self._running.discard(asked)
+            self.totals.add(asked.answer.timings)
+
+        self._running.add(asked)
+        held.callback(note)
+
     def _not_there(self, method: str, path: str) -> ApiError:
         is_known = any(path == known for _, known in self._calls)
         return ApiError(
@@ -106,6 +156,10 @@ class Door:
     async def _chat(self, body: bytes) -> _Asked:
         asked = read(ChatRequest, _object(body))
         model, name = self._chosen(asked.model)
+        if memory := asked.sonata.memory:
+            learned = await self._memory(memory, "sonata.memory").answer(name, asked)
+            if learned is not None:
+                return _Asked(learned, asked)
         answer = ChatAnswer(model, name, asked)
         await answer.prepare()
         return _Asked(answer, asked)
@@ -135,15 +189,52 @@ class Door:
         }  # fmt: skip
         return {"object": "list", "data": [entry]}
 
+    async def _teach(self, body: bytes) -> dict[str, Any]:
+        asked = read(LessonRequest, _object(body))
+        return await self._memory(asked.memory).teach(asked)
+
+    async def _lessons(self, body: bytes) -> dict[str, Any]:
+        asked = read(LessonsRequest, _object(body))
+        return {"object": "list", "data": await self._memory(asked.memory).lessons()}
+
+    async def _forget(self, body: bytes) -> dict[str, Any]:
+        asked = read(LessonsRequest, _object(body))
+        return await self._memory(asked.memory).forget(asked.id)
+
     async def _tokenize(self, body: bytes) -> dict[str, Any]:
-        asked = _object(body)
-        text = asked.get("content", asked.get("prompt"))
-        if not isinstance(text, str):
+        asked = read(TokenizeRequest, _object(body))
+        text = asked.prompt if asked.content is None else asked.content
+        if text is None:
             raise ApiError("Give the text as `content`.", param="content")
-        return {"tokens": self._model().tokenizer.encode(text)}
+        model = self._model()
+        if asked.add_special:
+            return {"tokens": encode_text(model.tokenizer, text, special=True, bos=model.bos)}
+        return {"tokens": model.tokenizer.encode(text)}
+
+    async def _detokenize(self, body: bytes) -> dict[str, Any]:
+        asked, model = read(DetokenizeRequest, _object(body)), self._model()
+        if not all(0 <= token < model.config.vocab_size for token in asked.tokens):
+            raise ApiError(
+                f"`tokens` are not of this model: its are below {model.config.vocab_size:,}.", param="tokens"
+            )
+        return {"content": model.tokenizer.decode(asked.tokens)}
 
     async def _health(self, _: bytes) -> dict[str, Any]:
         return {"status": "ok", "running": self.slots.running, "waiting": self.slots.waiting}
+
+    async def _openapi(self, _: bytes) -> dict[str, Any]:
+        from app.api.openapi import openapi  # late: few clients read it
+
+        return openapi()
+
+    def _memory(self, name: str, param: str = "memory") -> LessonMemory:
+        """Raises ApiError if no memory of this name is open."""
+        if name not in self._memories:
+            raise ApiError(
+                f"No memory {one_line(name)[:40]} is open here: start the server with --memory and its name.",
+                HTTPStatus.NOT_FOUND, param=param,
+            )  # fmt: skip
+        return self._memories[name]
 
     def _chosen(self, name: str) -> tuple[Model, str]:
         """Return the model and its name. Raises ApiError if `name` is another one's."""
@@ -160,9 +251,9 @@ def refusal(error: ApiError) -> Reply:
     return _json(error.body(), error.status, again)
 
 
-async def _events(answer: Answer) -> AsyncGenerator[str]:
+async def _events(answer: Any) -> AsyncGenerator[str]:
     try:
-        async with aclosing(answer.chunks()) as chunks:  # type: ignore[type-var]
+        async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 named = f"event: {chunk['type']}\n" if "type" in chunk else ""
                 yield f"{named}data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
@@ -180,9 +271,12 @@ def _json(value: Any, status: int = HTTPStatus.OK, more: Mapping[str, str] | Non
 def _object(body: bytes) -> dict[str, Any]:
     """Return the object of a body. Raises ApiError."""
     try:
-        value = json.loads(body, parse_constant=_no_number)
+        text = body.decode("utf-8-sig")
+        value = json.loads(text, parse_constant=_no_number)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half a character (a lone surrogate)
     except (ValueError, RecursionError):
-        raise ApiError("The body is not JSON: send an object of JSON in UTF-8.") from None
+        raise ApiError("The body is not JSON: send an object of JSON in UTF-8, with whole characters.") from None
     if not isinstance(value, dict):
         raise ApiError("The body is no object of JSON: send one.")
     return value

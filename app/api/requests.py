@@ -6,10 +6,12 @@ more of them each year; those that would change the answer, and cannot be kept, 
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from app.api.errors import ApiError
@@ -77,6 +79,13 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class SonataFields:
+    """The fields that only Sonata has. memory: the name of an open memory, whose lessons answer."""
+
+    memory: str = ""
+
+
+@dataclass(frozen=True)
 class ChatRequest(Sampled):
     """A request of /v1/chat/completions."""
 
@@ -86,6 +95,7 @@ class ChatRequest(Sampled):
     tools: list[Any] = field(default_factory=list)
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
+    sonata: SonataFields = SonataFields()
 
     @property
     def most_tokens(self) -> int:
@@ -135,6 +145,39 @@ class CompletionRequest(Sampled):
     max_tokens: int = 16
 
 
+@dataclass(frozen=True)
+class LessonRequest:
+    """A request of /v1/sonata/lessons. memory: the name of an open one."""
+
+    memory: str = ""
+    question: str = ""
+    answer: str = ""
+
+
+@dataclass(frozen=True)
+class LessonsRequest:
+    """A request that lists the lessons of a memory, or deletes the one with this id."""
+
+    memory: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class TokenizeRequest:
+    """A request of /tokenize. content or prompt: the text. add_special: with the tokens that begin a text."""
+
+    content: str | None = None
+    prompt: str | None = None
+    add_special: bool = False
+
+
+@dataclass(frozen=True)
+class DetokenizeRequest:
+    """A request of /detokenize."""
+
+    tokens: list[int] = field(default_factory=list)
+
+
 def read(kind: type[Request], data: Any) -> Request:
     """Read a request. Raises ApiError."""
     if not isinstance(data, Mapping):
@@ -142,7 +185,7 @@ def read(kind: type[Request], data: Any) -> Request:
     for name, what in _REFUSED.items():
         if data.get(name) not in (None, False, {}, [], 0):
             raise ApiError(f"This server has no {what}: leave `{name}` out.", param=name)
-    values, shapes = {}, _shapes(kind)
+    values, shapes = {}, _shapes(kind)  # type: ignore[arg-type]  # a class can be hashed
     for name, value in data.items():
         if value is not None and name in shapes:
             try:
@@ -155,9 +198,29 @@ def read(kind: type[Request], data: Any) -> Request:
     return request
 
 
+def schema_of(kind: type) -> dict[str, Any]:
+    """Return the JSON Schema of a request."""
+    properties = {name: {"anyOf": [shape.schema, {"type": "null"}]} for name, shape in _shapes(kind).items()}
+    return {"type": "object", "description": inspect.getdoc(kind) or "", "properties": properties}
+
+
+@cache
 def _shapes(kind: type) -> dict[str, Shape]:
     hints = hints_of(kind, kind.__name__)
-    return {one.name: annotation_shape(hints[one.name], one.name) for one in fields(kind)}
+    return {one.name: _lenient(annotation_shape(hints[one.name], one.name)) for one in fields(kind)}
+
+
+def _lenient(shape: Shape) -> Shape:
+    """Return the shape of an object with fields that leaves other fields out, as the request itself does."""
+    if not (known := shape.schema.get("properties")):
+        return shape
+
+    def read_known(value: Any, place: str) -> Any:
+        if isinstance(value, Mapping):
+            value = {key: one for key, one in value.items() if key in known and one is not None}
+        return shape.read(value, place)
+
+    return Shape({**shape.schema, "additionalProperties": True}, read_known)
 
 
 def _check(request: Sampled) -> None:

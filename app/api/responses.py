@@ -13,6 +13,7 @@ from typing import Any
 from app.api.completions import ChatAnswer
 from app.api.errors import ApiError
 from app.api.requests import ChatRequest, Sampled
+from py_core.engine.engine import Timings
 from py_core.loading import Model
 
 _ROLES = ("system", "developer", "user", "assistant")
@@ -94,6 +95,15 @@ class ResponseAnswer:
     async def prepare(self) -> None:
         """As ChatAnswer.prepare."""
         await self._chat.prepare()
+
+    def stop(self) -> None:
+        """As ChatAnswer.stop."""
+        self._chat.stop()
+
+    @property
+    def timings(self) -> list[Timings]:
+        """As ChatAnswer.timings."""
+        return self._chat.timings
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `response`. Raises BackendError."""

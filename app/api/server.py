@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Collection
+import socket
+from collections.abc import Awaitable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,6 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.door import Door, Reply, refusal
 from app.api.errors import ApiError
+from app.api.lessons import LessonMemory
+from app.api.metrics import CONTENT_TYPE, metrics
 from app.api.slots import Slots
 from app.native_runtime import open_embedder
 from app.server.guard import LIMITS, ClientLimits, KnownNames
@@ -31,13 +34,14 @@ from py_core.loading import Model
 from py_core.routing.embedder import SentenceEmbedder
 
 T = TypeVar("T")
+METRICS = "/metrics"
 
 
 @dataclass(frozen=True)
 class ApiOptions:
     """keys: any of them opens the API; without one everybody may use it. origins: of pages that may. names: the
     server's host names, besides IP addresses. answers: at a time. queue: requests that may wait. body_bytes: the most
-    of a request."""
+    of a request. unread_seconds: as in ClientLimits."""
 
     keys: Collection[str] = ()
     origins: Collection[str] = ()
@@ -45,18 +49,53 @@ class ApiOptions:
     answers: int = 16
     queue: int = 256
     body_bytes: int = 8 << 20
+    unread_seconds: float = 60.0
 
 
 class ApiServer:
-    """The door behind HTTP: keys, the size of bodies, clients that leave."""
+    """The door behind HTTP: keys, the size of bodies, clients that leave, and /metrics."""
 
-    def __init__(self, model: Model, options: ApiOptions) -> None:
+    def __init__(
+        self, model: Model, options: ApiOptions = ApiOptions(), memories: Mapping[str, LessonMemory] | None = None
+    ) -> None:
+        """memories: those that requests may name."""
         self._embedder: SentenceEmbedder | None = None
-        self._options = options
-        self.door = Door(lambda: model, self._open_embedder, Slots(options.answers, options.queue))
+        self._model, self._options = model, options
+        self.door = Door(lambda: model, self._open_embedder, Slots(options.answers, options.queue), memories)
 
-    def routes(self) -> list[Route]:
-        return [Route(path, self) for path in sorted(self.door.paths)]
+    def app(self) -> Starlette:
+        """Return the application that answers the API only."""
+        options = self._options
+        middleware = [
+            Middleware(KnownNames, names=options.names),
+            Middleware(
+                CORSMiddleware, allow_origins=list(options.origins), allow_methods=["*"], allow_headers=["*"],
+            ),
+            Middleware(KnownOrigins, origins=options.origins),
+        ]  # fmt: skip
+        routes = [Route(path, self) for path in sorted(self.door.paths)]
+        routes.append(Route(METRICS, self._metrics, methods=["GET"]))
+        handlers = {404: _not_there, 405: _not_there}
+        app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        return app
+
+    def config(self, site: ASGIApp | None = None) -> uvicorn.Config:
+        """Return the configuration of a server. A program has a connection for each request, and ends it to leave.
+        site: answers at all other addresses."""
+        seconds = self._options.unread_seconds
+        limits = ClientLimits(per_address=LIMITS.in_all // 2, half_open=False, unread_seconds=seconds)
+        return server_config(self._beside(site) if site else self.app(), limits)
+
+    def _beside(self, site: ASGIApp) -> ASGIApp:
+        api, paths = self.app(), {*self.door.paths, METRICS}
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            path = scope.get("path", "")
+            is_api = path in paths or path.startswith("/v1/")
+            await (api if is_api else site)(scope, receive, send)
+
+        return app
 
     def _open_embedder(self) -> SentenceEmbedder:
         self._embedder = self._embedder or open_embedder()
@@ -67,14 +106,22 @@ class ApiServer:
         async with AsyncExitStack() as held:
             try:
                 self._check_key(request)
-                body = await self._body(request)
-                answered = self.door.answered(request.method, request.url.path, body)
+                body, query = await self._body(request), request.url.query
+                answered = self.door.answered(request.method, f"{request.url.path}?{query}", body)
                 reply = await until_gone(receive, held.enter_async_context(answered))
             except ApiError as error:
                 reply = refusal(error)
             except ClientDisconnect:
                 return
             await response(reply)(scope, receive, send)
+
+    async def _metrics(self, request: Request) -> Response:
+        try:
+            self._check_key(request)
+        except ApiError as error:
+            return response(refusal(error))
+        text = metrics(self.door.totals, self.door.slots, self._model.engine)
+        return Response(text, media_type=CONTENT_TYPE)
 
     def _check_key(self, request: Request) -> None:
         if not self._options.keys or request.url.path == "/health":
@@ -117,31 +164,25 @@ class KnownOrigins:
         await self._app(scope, receive, send)
 
 
-def create_api(model: Model, options: ApiOptions = ApiOptions()) -> Starlette:
-    """Return a server that answers the API only."""
-    middleware = [
-        Middleware(KnownNames, names=options.names),
-        Middleware(
-            CORSMiddleware, allow_origins=list(options.origins), allow_methods=["*"], allow_headers=["*"],
-        ),
-        Middleware(KnownOrigins, origins=options.origins),
-    ]  # fmt: skip
-    return Starlette(
-        routes=ApiServer(model, options).routes(), middleware=middleware, exception_handlers={404: _not_there},
-    )  # fmt: skip
+class ApiListener(Server):
+    """Lets answers end before it closes their connections. site, is_shown: as in serve_api."""
+
+    def __init__(self, api: ApiServer, address: str, site: ASGIApp | None = None, is_shown: bool = False) -> None:
+        super().__init__(api.config(site), address, site is not None and is_shown)
+        self._door = api.door
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._door.close()
+        await super().shutdown(sockets)
 
 
-def api_config(model: Model, options: ApiOptions) -> uvicorn.Config:
-    """Return the configuration of a server: a program has a connection for each request, and ends it to leave."""
-    return server_config(create_api(model, options), ClientLimits(per_address=LIMITS.in_all // 2, half_open=False))
-
-
-async def serve_api(model: Model, options: ApiOptions, host: str, port: int) -> None:
-    """Serve the API until Ctrl-C, and print its address once it is reachable. Raises ServerError if the port is not
-    available."""
+async def serve_api(api: ApiServer, host: str, port: int, site: ASGIApp | None = None, is_shown: bool = False) -> None:
+    """Serve the API until Ctrl-C, and print its address once it is reachable. site: served, too; is_shown: in a
+    browser. Raises ServerError if the port is not available."""
     listener, address = listen_at(host, port)
+    server = ApiListener(api, address if site else f"{address}/v1", site, is_shown)
     try:
-        await Server(api_config(model, options), f"{address}/v1", False).serve([listener])
+        await server.serve([listener])
     finally:
         listener.close()
 
@@ -175,4 +216,4 @@ def response(reply: Reply) -> Response:
 
 async def _not_there(request: Request, error: Exception) -> Response:
     sentence = f"There is no {request.method} {one_line(request.url.path)[:80]} here."
-    return response(refusal(ApiError(sentence, HTTPStatus.NOT_FOUND)))
+    return response(refusal(ApiError(sentence, getattr(error, "status_code", HTTPStatus.NOT_FOUND))))

@@ -20,6 +20,12 @@ class Slots:
         self._most, self._queue = most, queue
         self._waiting = deque[tuple[int, asyncio.Future[None]]]()
 
+    def close(self) -> None:
+        """Refuse all that wait."""
+        while self._waiting:
+            if not (turn := self._waiting.popleft()[1]).done():
+                turn.set_exception(closed())
+
     @property
     def waiting(self) -> int:
         return len(self._waiting)
@@ -37,9 +43,9 @@ class Slots:
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
+                if turn.done() and not turn.cancelled() and turn.exception() is None:
                     self.running -= answers
-                else:
+                elif (answers, turn) in self._waiting:
                     self._waiting.remove((answers, turn))
                 self._go_on()
                 raise
@@ -54,5 +60,11 @@ class Slots:
     def _go_on(self) -> None:
         while self._waiting and self.running + self._waiting[0][0] <= self._most:
             answers, turn = self._waiting.popleft()
-            self.running += answers
-            turn.set_result(None)
+            if not turn.done():  # otherwise its client has just left
+                self.running += answers
+                turn.set_result(None)
+
+
+def closed() -> ApiError:
+    """Return the refusal of a server that ends."""
+    return ApiError("The server is closing: send the request again when it is back.", HTTPStatus.SERVICE_UNAVAILABLE)

@@ -4,7 +4,7 @@ stored."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.chat.file_lookup import counting, room_for_files, whole_room
@@ -84,30 +84,40 @@ class Asker:
 
     async def answer(self, question: str) -> SingleAnswer:
         """Raises what Assistant.respond and LearningService.recall raise."""
+        if (learned := await self.learned(question)) is not None:
+            return learned
+        considered, material = await self._considered(question), await self._found(question)
+        return await self._said(question, considered, material=material, tools=self.tools)
+
+    async def learned(self, question: str) -> SingleAnswer | None:
+        """Return the answer of the lesson that answers; None if none does. Raises as `answer`."""
         # Not reset(): the system's message, with which all prompts begin, stays read.
         self.assistant.messages = []
         recalled = await self._recall(question)
-        if recalled and not await self.assistant.is_shaped(recalled.lesson.answer):
-            recalled = None
-        considered = recalled.considered if recalled else await self._considered(question)
-        done, material, calls = recalled.done if recalled else None, None, dict[str, dict[str, Any]]()
-        if done is None:
-            heads, material = (recalled.heads, None) if recalled else ((), await self._found(question))
-            taught = recalled.lesson.answer if recalled else None
-            tools = None if recalled else self.tools
-            saying = self.assistant.respond(question, heads=heads, taught=taught, material=material, tools=tools)
-            async for event in saying:
-                if isinstance(event, ToolCalled):
-                    calls[event.id] = {"name": event.name, "arguments": event.arguments}
-                elif isinstance(event, ToolReturned):
-                    calls[event.id] |= {"result": event.result, "failed": event.failed}
-                elif isinstance(event, Done):
-                    done = event
+        if recalled is None or not await self.assistant.is_shaped(recalled.lesson.answer):
+            return None
+        if (done := recalled.done) is not None:
+            nearest = recalled.considered[0] if recalled.considered else None
+            return SingleAnswer(done.text, done.reason, recalled.lesson, recalled.read, nearest)
+        said = await self._said(question, recalled.considered, heads=recalled.heads, taught=recalled.lesson.answer)
+        return replace(said, lesson=recalled.lesson, read=recalled.read)
+
+    async def _said(
+        self, question: str, considered: Sequence[Candidate], material: Material | None = None, **how: Any
+    ) -> SingleAnswer:
+        """how: as in Assistant.respond."""
+        done, calls = None, dict[str, dict[str, Any]]()
+        async for event in self.assistant.respond(question, material=material, **how):
+            if isinstance(event, ToolCalled):
+                calls[event.id] = {"name": event.name, "arguments": event.arguments}
+            elif isinstance(event, ToolReturned):
+                calls[event.id] |= {"result": event.result, "failed": event.failed}
+            elif isinstance(event, Done):
+                done = event
         assert done is not None
         return SingleAnswer(
-            done.text, done.reason, recalled.lesson if recalled else None, recalled.read if recalled else (),
-            considered[0] if considered else None, material.cited if material else (),
-            tuple(calls.values()),
+            done.text, done.reason, nearest=considered[0] if considered else None,
+            cited=material.cited if material else (), calls=tuple(calls.values()),
         )  # fmt: skip
 
     async def _found(self, question: str) -> Material | None:

@@ -65,7 +65,7 @@ from app.models.cache import CacheError, model_path, sha256_of_model
 from app.models.catalog import HubError
 from app.models.model_pull import PullError
 from app.native_runtime import open_runtime
-from app.server.site import ALLOW_NAME, DIST, ServerError
+from app.server.site import ALLOW_NAME, DIST, ServerError, create_app
 from app.server.site import serve as serve_site
 from py_core.backend_errors import BackendError
 from py_core.display import sentence_of
@@ -342,24 +342,41 @@ def serve(
     api: Annotated[
         bool, typer.Option("--api", help="Serve an API like OpenAI's instead of the page; the next options go with it.")
     ] = False,
+    page: Annotated[bool, typer.Option("--page", help="Serve the page, too.")] = False,
     api_key: Annotated[
         list[str], typer.Option(envvar="SONATA_API_KEY", help="A key that opens the API (may be repeated).")
     ] = [],  # noqa: B006
     allow_origin: Annotated[
         list[str], typer.Option(help="The origin of a page that may use the API, such as https://example.org.")
     ] = [],  # noqa: B006
+    memory: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Open a memory: requests that name it are answered with its lessons, and may teach more. `default` is "
+            "your own; another name is that of a folder beside it, which is made if it is missing (may be repeated).",
+        ),
+    ] = [],  # noqa: B006
+    home: HomeOption = None,
     options: ModelOptions = DEFAULTS,
 ) -> None:
     """Serve the web page, or the model to other programs. `python build.py serve` builds the page first."""
     if not api:
         serve_site(dist, host, port, not no_open, allow_name)
         return
-    from app.api.server import ApiOptions, serve_api  # late: other commands begin sooner
+    from app.api.server import ApiOptions, ApiServer, serve_api  # late: other commands begin sooner
+    from app.cli.served_memories import folder_of, opened_memories
+
+    folders = {name: folder_of(name, home) for name in memory}
+    names = ("localhost", host, *allow_name)
+    site = create_app(dist, names=names) if page else None  # before the model is loaded
 
     async def run() -> None:
         model = await options.load()
         try:
-            await serve_api(model, ApiOptions(api_key, allow_origin, ("localhost", host, *allow_name)), host, port)
+            async with opened_memories(folders, model, options.model) as memories:
+                served = ApiServer(model, ApiOptions(api_key, allow_origin, names), memories)
+                await serve_api(served, host, port, site, not no_open)
         finally:
             model.close()
 

@@ -32,6 +32,9 @@ class ClientLimits:
     """Connections in total. Each takes a file descriptor, and another for the file that it serves; systems allow 1,024.
     """
 
+    unread_seconds: float | None = None
+    """How long a client may leave unread what is sent to it; then its connection ends. None: as long as it likes."""
+
     half_open: bool = True
     """A client that sends no more, but may still read, gets its answers. If not, it has left: from here, a client that
     went away looks the same until something is written to it."""
@@ -57,6 +60,7 @@ class GuardedProtocol(H11Protocol):
         super().__init__(*given, **named)
         self._limits = limits
         self._late: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._is_over = False  # no more is read
         self._has_eof = False  # the other side sends no more
 
@@ -117,7 +121,17 @@ class GuardedProtocol(H11Protocol):
             self._unset_keepalive_if_required()  # the next request has begun
             self._wait_for_head()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if (most := self._limits.unread_seconds) is not None:
+            self._unread = self.loop.call_later(most, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_abort()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_abort()
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -133,6 +147,11 @@ class GuardedProtocol(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _stop_abort(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _head_is_late(self) -> None:
         self._late = None

@@ -84,7 +84,7 @@ def create_app(dist: Path, routes: Sequence[BaseRoute] = (), names: Sequence[str
 
 
 def server_config(
-    app: Starlette, limits: ClientLimits = LIMITS, lifespan: Literal["on", "off"] = "off"
+    app: ASGIApp, limits: ClientLimits = LIMITS, lifespan: Literal["on", "off"] = "off"
 ) -> uvicorn.Config:
     protocol: Any = partial(GuardedProtocol, limits=limits)
     return uvicorn.Config(

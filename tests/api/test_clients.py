@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -14,15 +13,14 @@ import numpy as np
 import openai
 import pytest
 import pytest_asyncio
-import uvicorn
 
 from app.api.embeddings import NAME
-from app.api.server import ApiOptions, api_config
+from app.api.server import ApiOptions, ApiServer
 from app.cli.loading import native_grammar_host
 from app.generation.grammars import VocabularyGrammars
-from app.server.site import listen
 from py_core.loading import Model
 from py_core.routing.embedder import SentenceEmbedder
+from tests.api.served import served, until
 
 alone = pytest.mark.asyncio(loop_scope="module")
 KEY = "a key"
@@ -34,28 +32,6 @@ CITY = {
 }
 WEATHER: Any = {"type": "function", "function": {"name": "weather", "description": "The weather", "parameters": CITY}}
 HELLO: Any = [{"role": "user", "content": "Hello"}]
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await holds():  # noqa: ASYNC110 - another program's state
-            await asyncio.sleep(0.01)
-
-
-async def _is(state: bool) -> bool:
-    return state
-
-
-@asynccontextmanager
-async def served(model: Model, options: ApiOptions) -> AsyncIterator[str]:
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(api_config(model, options))
-    running = asyncio.ensure_future(server.serve(sockets=[listener]))
-    await until(lambda: _is(server.started))
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    await running
-    listener.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -70,7 +46,8 @@ async def model(write_model, open_model) -> AsyncIterator[Model]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def address(model: Model) -> AsyncIterator[str]:
-    async with served(model, ApiOptions(keys=[KEY], origins=["https://friend.test"], body_bytes=100_000)) as address:
+    options = ApiOptions(keys=[KEY], origins=["https://friend.test"], body_bytes=100_000)
+    async with served(ApiServer(model, options)) as address:
         yield address
 
 
@@ -159,6 +136,47 @@ async def test_texts_are_continued_and_models_are_listed(client: openai.AsyncOpe
     assert "Once" + "".join(part.choices[0].text for part in parts) == made.choices[0].text
     with pytest.raises(openai.BadRequestError, match="80,000 characters"):
         await client.completions.create(model=name, prompt="a " * 40_000)
+
+
+@alone
+async def test_texts_become_tokens_and_back(address: str, name: str) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(base_url=address, headers=headers) as http:
+        tokens = (await http.post("/tokenize", json={"content": "Once upon a time"})).json()["tokens"]
+        begun = (await http.post("/tokenize", json={"content": "Once upon a time", "add_special": True})).json()[
+            "tokens"
+        ]
+        back = (await http.post("/detokenize", json={"tokens": tokens})).json()["content"]
+        asked = {"model": name, "max_tokens": 4}
+        made = [
+            (await http.post("/v1/completions", json={**asked, "prompt": prompt})).json()["choices"][0]["text"]
+            for prompt in (begun, "Once upon a time")
+        ]
+        assert (await http.post("/detokenize", json={"tokens": [10**6]})).status_code == 400
+    assert back.strip() == "Once upon a time"
+    assert begun[-len(tokens) :] == tokens
+    assert made[0] == made[1]
+
+
+@alone
+async def test_a_request_may_have_other_forms(client: openai.AsyncOpenAI, name: str) -> None:
+    asked: dict[str, Any] = {"model": name, "max_tokens": 6, "temperature": 1, "seed": 3}
+
+    async def said(system: str, content: Any, **more: Any) -> str | None:
+        given: Any = [{"role": system, "content": "Be short."}, {"role": "user", "content": content, "name": "Ann"}]
+        return (await client.chat.completions.create(messages=given, **asked, **more)).choices[0].message.content
+
+    usual = await said("system", "One\ntwo")
+    parts = [{"type": "text", "text": "One"}, {"type": "text", "text": "two"}]
+    assert await said("developer", parts) == usual
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert await said("system", "One\ntwo", extra_body={"unknown": [1]}, extra_headers=form) == usual
+    lenient = {"stream_options": {"include_obfuscation": False}}
+    stream = await client.chat.completions.create(messages=HELLO, stream=True, **asked, extra_body=lenient)
+    assert all([chunk.usage is None async for chunk in stream])
+    for prompt in ("", [], [10**6], [-1], ["a", "b"]):
+        with pytest.raises(openai.BadRequestError):
+            await client.completions.create(model=name, prompt=prompt)
 
 
 @alone
@@ -256,7 +274,7 @@ async def test_only_those_who_may_are_let_in(address: str, name: str) -> None:
 @alone
 async def test_each_of_many_gets_what_it_would_get_alone_and_who_leaves_ends_the_work(model: Model, name: str) -> None:
     async with (
-        served(model, ApiOptions(answers=4, queue=8)) as address,
+        served(ApiServer(model, ApiOptions(answers=4, queue=8))) as address,
         openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client,
     ):
 

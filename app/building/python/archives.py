@@ -22,7 +22,16 @@ SONATA = "sonata.packed"
 PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
-    *("app/api/server.py", "app/bench/", "app/building/", "app/chat/asker.py", "app/checksums.py", "app/cli/"),
+    *(
+        "app/api/lessons.py",
+        "app/api/metrics.py",
+        "app/api/server.py",
+        "app/bench/",
+        "app/building/",
+        "app/chat/asker.py",
+        "app/checksums.py",
+        "app/cli/",
+    ),
     "app/lessons/gate_multilingual.safetensors",  # the site has it beside that embedder
     "app/interpreter/",  # web/interpreter/ fetches the one module that it needs
     *("app/lessons/facts/", "app/lessons/readers/", "app/lessons/rows.py"),
