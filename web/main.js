@@ -4,6 +4,7 @@
  * The page is always in one of four states: loading, ready, answering, failed. In each of them the user can type into the
  * message box, and every problem is a banner with a way out. A message that is sent while the model loads waits in a queue.
  */
+import { answerRequests } from './api/worker_door.js';
 import { actionsOf, Sender } from './chat/sender.js';
 import { Announcer } from './shell/announcer.js';
 import { Banner } from './shell/banner.js';
@@ -118,9 +119,11 @@ offerPython({
 }, pageTools);
 new InstallButton(byId('install', HTMLButtonElement));
 offerToolServers(pageTools);
+answerRequests(() => started?.then(({ api }) => (asked) => api.request(asked)) ?? null);
 
 let state = /** @type {'loading'|'ready'|'answering'|'failed'} */ ('loading');
 let engine = /** @type {Engine} */ (/** @type {unknown} */ (null)); // set from the first `load` on
+let started = /** @type {Promise<Engine>|null} */ (null); // once the model of `engine` runs
 let lost = /** @type {import('./shell/lost_storage.js').Lost[]} */ ([]);
 const keeps = /** @type {Record<string, boolean>} */ ({ chats: true, model: true }); // until they are known not to be kept
 let isUncaughtSaid = false;
@@ -225,7 +228,7 @@ async function load({ moved = false, take = engine !== null } = {}) {
   try {
     const model = await models.model();
     if (current !== engine) return;
-    const info = await current.start(
+    const starting = current.start(
       {
         model, ...run.choice, maxTokens: options.maxTokens,
         autotune: options.autotune, tiers: options.tiers, patience: options.patience * WORKERS_PATIENCE, routing: options.routing,
@@ -237,6 +240,9 @@ async function load({ moved = false, take = engine !== null } = {}) {
         else sender.onRecovery();
       },
     );
+    started = starting.then(() => current);
+    started.catch(() => {});
+    const info = await starting;
     if (current !== engine || state !== 'loading') return;
     window.sonata.info = info;
     const runs = info.runs ?? model; // another tab may run a different model than this tab would

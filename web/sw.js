@@ -10,6 +10,9 @@
  *
  * On this machine's own addresses (localhost) a page waits for the update, so that a site under development is never stale.
  * Elsewhere it starts with the current version, and is told of the new one afterwards.
+ *
+ * It also answers OpenAI's API below `v1/` for pages of this origin: a page that runs a model gives the answer
+ * (api/worker_door.js).
  */
 'use strict';
 
@@ -31,6 +34,10 @@ const WANTED = ['multilingual/', 'interpreter/packages/']; // the files under `l
 const SHARE = `${SCOPE}share`; // the address to which other apps share, by the manifest (share_target)
 const MOST_SHARED = 64e6; // bytes
 const SHARED_MS = 60_000; // for the page to start and ask for it
+const API = `${SCOPE}v1/`;
+const MOST_ASKED = 8 << 20; // characters of a request to the API, as app/api takes them
+const RUNS_MS = 3000; // for a page to say that it runs a model
+const LOOK_MS = 1000; // between two looks whether the page that answers is still there
 // Headers of the site's files, from app/server/headers.py (python -m app.building.headers).
 // headers: begin
 const HEADERS = {
@@ -78,6 +85,7 @@ worker.addEventListener('fetch', (event) => {
     event.respondWith(takeShared(event.request));
     return event.waitUntil(sleep(SHARED_MS)); // or what is held would be lost with this worker
   }
+  if (isApiCall(event)) return event.respondWith(answerCall(event));
   const path = pathOf(event.request);
   if (path !== null && !retired) event.respondWith(answer(event, path));
 });
@@ -236,6 +244,104 @@ async function inspection() {
     ? { text: 'damaged', path: missing }
     : mended ? { text: 'mended' } : null;
   if (damage) await tellPages(null);
+}
+
+// ---- the API ---------------------------------------------------------------------------------------------------------
+
+/**
+ * True for what a script of this origin fetches. A frame with an origin of its own, such as a sandboxed one, has no service
+ * worker; a link or a form of another site is a navigation.
+ */
+function isApiCall({ request: { url, mode, destination } }) {
+  return url.startsWith(API) && mode !== 'navigate' && destination === '';
+}
+
+/** @param {FetchEvent} event */
+async function answerCall(event) {
+  const { request } = event;
+  const body = await request.text(), { origin, pathname } = new URL(request.url);
+  if (body.length > MOST_ASKED) return refusal(413, `The request is larger than ${MOST_ASKED} bytes: send less.`);
+  const found = await pageThatRuns();
+  if (!found) return refusal(503, 'No open page of Sonata runs a model: open one, and ask again.');
+  const { port, page } = found;
+  const parts = partsFrom(port, page);
+  request.signal.addEventListener('abort', parts.leave);
+  event.waitUntil(parts.ended);
+  port.postMessage({ request: { method: request.method, path: `/${(origin + pathname).slice(SCOPE.length)}`, body } });
+  try {
+    let head;
+    do head = await parts.next();
+    while (head.status === null);
+    const { status, headers, text } = head, encoder = new TextEncoder();
+    const stream = new ReadableStream({
+      start: (controller) => controller.enqueue(encoder.encode(text)),
+      async pull(controller) {
+        const part = await parts.next();
+        if (part) controller.enqueue(encoder.encode(part.text));
+        else controller.close();
+      },
+      cancel: () => parts.leave(),
+    });
+    return new Response(stream, { status, headers });
+  } catch (error) {
+    return refusal(503, error.message);
+  }
+}
+
+/** The first page that says it runs a model, and the port to it. @returns {Promise<{port: MessagePort, page: string}|null>} */
+async function pageThatRuns() {
+  const pages = await worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
+  const ports = /** @type {MessagePort[]} */ ([]);
+  const asking = pages.map((page) => new Promise((resolve, reject) => {
+    const { port1, port2 } = new MessageChannel();
+    ports.push(port1);
+    port1.onmessage = ({ data }) => (data.runs ? resolve({ port: port1, page: page.id }) : reject());
+    page.postMessage({ kind: 'api' }, [port2]);
+  }));
+  const found = await Promise.race([Promise.any(asking).catch(() => null), sleep(RUNS_MS).then(() => null)]);
+  for (const port of ports) if (port !== found?.port) port.close();
+  return found;
+}
+
+/** The parts of an answer as they come: `next` gives undefined after the last one, and throws if the page is gone. */
+function partsFrom(port, page) {
+  const come = /** @type {any[]} */ ([]);
+  let wake = () => {}, isOver = false, end = (/** @type {unknown} */ _) => {};
+  const ended = new Promise((resolve) => { end = resolve; });
+  const put = (message) => {
+    if (isOver) return;
+    come.push(message);
+    isOver = !message.part;
+    if (isOver) {
+      clearInterval(looking);
+      port.close();
+      end(null);
+    }
+    wake();
+  };
+  const looking = setInterval(async () => {
+    if (!await worker.clients.get(page)) put({ error: 'The page that ran the model was closed: ask again.' });
+  }, LOOK_MS);
+  port.onmessage = ({ data }) => put(data);
+  return {
+    ended,
+    leave: () => {
+      if (!isOver) port.postMessage({ leave: true });
+      put({ end: true });
+    },
+    next: async () => {
+      while (!come.length) await new Promise((resolve) => { wake = () => resolve(null); });
+      const { part, error } = come[0].part ? come.shift() : come[0];
+      if (error) fail(error);
+      return part;
+    },
+  };
+}
+
+/** An error in OpenAI's form. */
+function refusal(status, message) {
+  const type = status < 500 ? 'invalid_request_error' : 'server_error';
+  return Response.json({ error: { message, type, param: null, code: null } }, { status });
 }
 
 // ---- what other apps share ------------------------------------------------------------------------------------------

@@ -20,10 +20,12 @@ TOLD = "import * as all from './{name}.js'; console.log(JSON.stringify(Object.va
 
 # Texts that are allowed in the code, and why, besides the English of a message (test_engine_texts.py).
 ALLOWED = {
+    "api/": "said to programs, in English",
     "memory/relocation.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
     "mcp/": "said to the model, in English",
-    "sw.js": "an error that nobody is told",
+    "sonata.js": "said to programs, in English",
+    "sw.js": "said to programs, in English, or to nobody",
     "tools/": "said to the model, in English",
     "turn/turn_view.js": "an opinion, for code",
 }

@@ -38,6 +38,8 @@ export class ModelTabs {
   #leader = ''; // the id of the worker that this tab uses, of another tab
   #askNow = () => {};
   #lose = (/** @type {Error} */ _why) => {}; // the link to another tab's worker
+  #release = () => {};
+  #closed = /** @type {Promise<void>} */ (new Promise((resolve) => { this.#release = resolve; }));
 
   /**
    * @param {string} key what must be the same for tabs to share a worker
@@ -80,6 +82,11 @@ export class ModelTabs {
     return this.#leads || !this.#shares ? this.#own() : this.#join();
   }
 
+  /** This tab neither runs nor wants the model any more. */
+  close() {
+    this.#release();
+  }
+
   // ---- who leads ----
 
   async #elect(take) {
@@ -98,7 +105,7 @@ export class ModelTabs {
       this.#locks.request(this.#name, options, (lock) => {
         this.#leads ||= lock !== null;
         resolve(lock !== null);
-        return lock && new Promise(() => {}); // until this tab closes, or another tab takes it
+        return lock && this.#closed; // or until this tab closes, or another tab takes it
       }).catch(({ name }) => {
         if (name !== 'AbortError') this.#shares = false; // this browser has no locks
         this.#leads = false;

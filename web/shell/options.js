@@ -60,9 +60,9 @@ export function readOptions(search = location.search) {
  * The options that tabs which share a worker have in common (engine/model_tabs.js): those of their addresses, and the version
  * of the site. A choice in a menu applies to all of them.
  * @param {ReturnType<typeof readOptions> & {multilingual: boolean}} options
+ * @param {string|null} [version] as index.html says it
  */
-export function engineKey({ patience: _, refused: __, ...options }) {
-  const version = document.querySelector('meta[name="sonata-version"]')?.getAttribute('content');
+export function engineKey({ patience: _, refused: __, ...options }, version = document.querySelector('meta[name="sonata-version"]')?.getAttribute('content')) {
   return JSON.stringify([version, options]);
 }
 

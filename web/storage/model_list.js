@@ -4,6 +4,8 @@ import { userError } from '../common/user_error.js';
 import { joinFiles } from '../downloads/model_parts.js';
 import { readFacts } from './model_store.js';
 
+const LIST = new URL('../models.json', import.meta.url);
+
 /**
  * @param {string|File[]|null} chosen the sha256 of a model that the user brought, or files to read as they are
  * @returns {Promise<{title: string|null, stem?: string, url?: string, blobs?: File[], bytes?: number, sha256?: string,
@@ -18,7 +20,7 @@ export async function chooseModel(chosen) {
   const facts = chosen ? await readFacts(chosen) : null;
   if (facts?.pieces) return facts;
   const [model] = await readModels();
-  const url = new URL(model.url, location.href);
+  const url = new URL(model.url, LIST);
   return { ...model, url: url.href, name: url.pathname.split('/').at(-1), missing: chosen !== null };
 }
 
@@ -33,7 +35,7 @@ export async function siteModel() {
 
 async function readModels() {
   try {
-    const response = await fetch('./models.json');
+    const response = await fetch(LIST);
     if (!response.ok) throw new Error(`HTTP ${response.status}`);
     const models = await response.json();
     if (!models.length) throw new Error('it is empty');

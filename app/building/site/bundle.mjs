@@ -19,7 +19,8 @@ const siteModules = (folder) => ({
     builder.onResolve({ filter: /.*/ }, ({ path, importer, kind }) => {
       if (kind === 'entry-point') return { path, namespace: 'site' };
       const target = posix.join(posix.dirname(importer), path);
-      if (apart.some((beginning) => target.startsWith(beginning))) return { path: posix.relative(folder, target), external: true };
+      const there = posix.relative(folder, target);
+      if (apart.some((beginning) => target.startsWith(beginning))) return { path: there.startsWith('.') ? there : `./${there}`, external: true };
       if (!(target in files)) return { errors: [{ text: `${importer} imports ${path}, which the site does not have` }] };
       return { path: target, namespace: 'site' };
     });

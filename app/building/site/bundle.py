@@ -27,7 +27,9 @@ WORKERS = (
     "markdown/highlight_worker.js", "interpreter/python_worker.js", "mcp/mcp_worker.js",
 )  # fmt: skip
 """Scripts that import anything."""
-APART = ("pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
+LIBRARIES = ("sonata.js",)
+"""Modules for other pages, each joined into the file of its own name."""
+APART = ("sonata.js", "pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
 """Path prefixes of modules that stay separate files: they are large, or few of many are needed."""
 
 
@@ -46,7 +48,7 @@ def bundle(site: Mapping[str, Path | bytes]) -> Bundle:
         for name, content in site.items()
         if isinstance(content, Path) and content.suffix in (".js", ".mjs")
     }
-    asked = {"files": sources, "pages": PAGES, "workers": WORKERS, "apart": APART}
+    asked = {"files": sources, "pages": PAGES, "workers": WORKERS + LIBRARIES, "apart": APART}
     ran = subprocess.run(
         [node_path(), SCRIPT], input=json.dumps(asked), capture_output=True, text=True, encoding="utf-8"
     )

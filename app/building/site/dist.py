@@ -78,7 +78,16 @@ LATER = (
         "interpreter/",
         "kernels/grammar.wasm",
     ),
-    *("files/table_look.css", "multilingual/", "readers/", "table/", "turn/calls.css"),
+    *(
+        "files/table_look.css",
+        "language_model.",
+        "multilingual/",
+        "readers/",
+        "sonata.d.ts",
+        "sonata.js",
+        "table/",
+        "turn/calls.css",
+    ),
     *("vendor/highlight/", "vendor/katex/", "vendor/pdf/"),
 )
 """Folders of files that no page needs to start: the service worker keeps them once they were requested, or once the

@@ -1,0 +1,124 @@
+/** Programs that the tests run in pages beside Sonata: this file lies in the folder of the page that runs it. */
+/* global sonata, messages, long, running, idle, told */
+
+export async function load() {
+  const { APIError, APIUserAbortError, Sonata } = await import('/sonata/sonata.js');
+  const stages = new Set();
+  const sonata = await Sonata.load({ onProgress: ({ stage }) => stages.add(stage) });
+  const messages = [{ role: 'user', content: 'Hi' }];
+  // These answers are long, whatever the model is.
+  const schema = { type: 'string', minLength: 400, maxLength: 400 };
+  const long = { n: 8, max_tokens: 450, response_format: { type: 'json_schema', json_schema: { name: 'long', schema } } };
+  const running = async () => (await (await sonata.fetch('http://sonata/health')).json()).running;
+  const idle = async (within) => {
+    for (const end = performance.now() + within; performance.now() < end;) if (await running() === 0) return true;
+    return false;
+  };
+  const told = (error) => Object.fromEntries(['name', 'status', 'code', 'param', 'type'].map((name) => [name, error[name] ?? null]));
+  Object.assign(globalThis, { sonata, Sonata, APIError, APIUserAbortError, messages, long, running, idle, told });
+  return { stages: [...stages], ...sonata.info };
+}
+
+export async function answers() {
+  const whole = await sonata.chat.completions.create({ messages, max_tokens: 6 });
+  let text = '', usage;
+  const streamed = { messages, max_tokens: 6, stream: true, stream_options: { include_usage: true } };
+  for await (const part of await sonata.chat.completions.create(streamed)) {
+    text += part.choices[0]?.delta.content ?? '';
+    usage = part.usage;
+  }
+  const response_format = { type: 'json_schema', json_schema: { name: 'age', schema: { type: 'object', properties: { age: { enum: [7] } }, required: ['age'], additionalProperties: false } } };
+  const events = [];
+  for await (const event of await sonata.responses.create({ input: 'Hi', max_output_tokens: 6, stream: true })) events.push(event.type);
+  const vectors = (await sonata.embeddings.create({ input: ['A cat sat.', 'A cat sits.', 'Stocks fell.'] })).data.map(({ embedding }) => embedding);
+  const alike = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
+  return {
+    whole: whole.choices[0].message.content, text, tokens: [whole.usage.completion_tokens, usage.completion_tokens],
+    formed: JSON.parse((await sonata.chat.completions.create({ messages, response_format })).choices[0].message.content),
+    continued: (await sonata.completions.create({ prompt: 'Hi', max_tokens: 6 })).choices.length,
+    events: [events[0], events.at(-1)], models: (await sonata.models.list()).data.map(({ id }) => id),
+    alike: alike(vectors[0], vectors[1]) > alike(vectors[0], vectors[2]) + 0.2,
+  };
+}
+
+export async function tools(stream) {
+  const given = [];
+  const sum = {
+    name: 'sum', parameters: { type: 'object', properties: { a: { enum: [2] }, b: { enum: [3] } }, required: ['a', 'b'], additionalProperties: false },
+    parse: JSON.parse, function: async ({ a, b }) => { given.push([a, b]); return { sum: a + b }; },
+  };
+  const tool_choice = { type: 'function', function: { name: 'sum' } };
+  const body = { messages, tools: [{ type: 'function', function: sum }], tool_choice, stream, parallel_tool_calls: false };
+  const runner = sonata.chat.completions.runTools(body);
+  let chunks = 0;
+  if (stream) for await (const _ of runner) chunks++;
+  const { choices: [{ message, finish_reason }] } = await runner.finalChatCompletion();
+  return { given, chunks, call: message.tool_calls[0].function, finish_reason, last: runner.messages.at(-1), roles: runner.messages.map(({ role }) => role) };
+}
+
+export async function errors() {
+  const { completions } = sonata.chat;
+  const of = (asking) => asking.then(() => null, told);
+  const stopped = new AbortController(), early = AbortSignal.abort();
+  const whole = of(completions.create({ messages, ...long }, { signal: stopped.signal }));
+  while (!await running()) await null;
+  stopped.abort();
+  const errors = {
+    empty: await of(completions.create({ messages: [] })), early: await of(completions.create({ messages }, { signal: early })),
+    unknown: await of(completions.create({ messages, model: 'gpt-9', stream: true })), whole: await whole,
+  };
+  const wholeLeft = await idle(1000);
+  let seen = 0;
+  for await (const _ of await completions.create({ messages, ...long, stream: true })) if (seen++ === 3) break;
+  const broken = await idle(500);
+  const later = new AbortController();
+  let chunks = 0;
+  for await (const _ of await completions.create({ messages, ...long, stream: true }, { signal: later.signal })) if (chunks++ === 3) later.abort();
+  return { errors, wholeLeft, broken, aborted: await idle(500), chunks };
+}
+
+export async function official({ long }) {
+  const { OpenAI, APIUserAbortError, BadRequestError, NotFoundError } = await import('./openai.js');
+  const client = globalThis.client = new OpenAI({ baseURL: String(new URL('v1', location)), apiKey: 'none', dangerouslyAllowBrowser: true, maxRetries: 0 });
+  const messages = [{ role: 'user', content: 'Hi' }], { completions } = client.chat;
+  const whole = await completions.create({ model: '', messages, max_tokens: 6 });
+  const stream = completions.stream({ model: '', messages, max_tokens: 6 });
+  let text = '';
+  for await (const part of stream) text += part.choices[0].delta.content ?? '';
+  const given = [];
+  const sum = { name: 'sum', parameters: { type: 'object', properties: { a: { enum: [2] } }, required: ['a'], additionalProperties: false }, parse: JSON.parse, function: (args) => { given.push(args); return 'yes'; } };
+  const tool_choice = { type: 'function', function: { name: 'sum' } };
+  await completions.runTools({ model: '', messages, tools: [{ type: 'function', function: sum }], tool_choice, parallel_tool_calls: false }).done();
+  const schema = { type: 'object', properties: { age: { enum: [7] } }, required: ['age'], additionalProperties: false };
+  const formed = await completions.parse({ model: '', messages, response_format: { type: 'json_schema', json_schema: { name: 'age', schema } } });
+  const errors = await Promise.all([completions.create({ model: '', messages: [] }), completions.create({ model: 'gpt-9', messages })].map((asking) => asking.catch((error) => error)));
+  const stopped = new AbortController();
+  const waiting = completions.create({ model: '', messages, ...long }, { signal: stopped.signal }).catch((error) => error);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  stopped.abort();
+  const isAbort = await waiting instanceof APIUserAbortError;
+  for await (const _ of await completions.create({ model: '', messages, ...long, stream: true })) break;
+  return {
+    whole: whole.choices[0].message.content, text, given, formed: JSON.parse(formed.choices[0].message.content), isAbort,
+    errors: [errors[0] instanceof BadRequestError, errors[0].param, errors[1] instanceof NotFoundError, errors[1].code],
+    vector: (await client.embeddings.create({ model: '', input: 'x' })).data[0].embedding.length,
+    models: (await client.models.list()).data.map(({ id }) => id),
+  };
+}
+
+export async function framed() {
+  const told = new Promise((resolve) => addEventListener('message', ({ data }) => resolve(data)));
+  const frame = document.createElement('iframe');
+  frame.sandbox = 'allow-scripts';
+  const asking = "fetch('/sonata/v1/models').then((answer) => answer.text(), String)".replace('/sonata', `${origin}/sonata`);
+  frame.srcdoc = `<script>${asking}.then((said) => parent.postMessage(said, '*'))</` + 'script>';
+  document.body.append(frame);
+  try { return await told; } finally { frame.remove(); }
+}
+
+export async function nobody() {
+  const { OpenAI, InternalServerError } = await import('./openai.js');
+  const client = new OpenAI({ baseURL: String(new URL('v1', location)), apiKey: 'none', dangerouslyAllowBrowser: true, maxRetries: 0 });
+  const error = await client.models.list().catch((failure) => failure);
+  return { isServerError: error instanceof InternalServerError, status: error.status, message: error.message };
+}
