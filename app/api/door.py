@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 from app.api.completions import ChatAnswer, CompletionAnswer
 from app.api.embeddings import NAME, EmbeddingsRequest, embeddings
 from app.api.errors import ApiError
+from app.api.event_stream import events_of, together
 from app.api.requests import (
     ChatRequest,
     CompletionRequest,
@@ -125,8 +126,9 @@ class Door:
                     return _json(await asked.answer.whole())
             await held.enter_async_context(self.slots.held(asked.sampled.n))
             self._run(asked, held)
-            events = await held.enter_async_context(aclosing(_events(asked.answer)))
-            return Reply(HTTPStatus.OK, events, {"content-type": "text/event-stream", "cache-control": "no-store"})
+            events = events_of(asked.answer.chunks(), done=not isinstance(asked.answer, ResponseAnswer))
+            parts = await held.enter_async_context(aclosing(together(events)))
+            return Reply(HTTPStatus.OK, parts, {"content-type": "text/event-stream", "cache-control": "no-store"})
         except ApiError as error:
             return refusal(error)
         except (BackendError, EmbedderError) as error:
@@ -249,18 +251,6 @@ def refusal(error: ApiError) -> Reply:
     """Return the reply that says an error in OpenAI's form."""
     again = {"retry-after": "1"} if error.status == HTTPStatus.TOO_MANY_REQUESTS else {}
     return _json(error.body(), error.status, again)
-
-
-async def _events(answer: Any) -> AsyncGenerator[str]:
-    try:
-        async with aclosing(answer.chunks()) as chunks:
-            async for chunk in chunks:
-                named = f"event: {chunk['type']}\n" if "type" in chunk else ""
-                yield f"{named}data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
-    except BackendError as error:
-        yield f"data: {json.dumps(ApiError(str(error), HTTPStatus.SERVICE_UNAVAILABLE).body())}\n\n"
-    if not isinstance(answer, ResponseAnswer):
-        yield "data: [DONE]\n\n"
 
 
 def _json(value: Any, status: int = HTTPStatus.OK, more: Mapping[str, str] | None = None) -> Reply:

@@ -1,14 +1,16 @@
 """The API over HTTP: what it costs beside the engine alone, and its throughput with several clients.
 
     python -m tests.bench api_load [--model NAME] [--backend NAME] [--clients 1,8,32] [--rounds N] [--tokens N]
-        [--beside URL]... [--json FILE]
+        [--pairs N] [--beside URL]... [--json FILE]
 
-`sonata serve --api` runs in a process of its own. Every request is a stream with a prompt of its own, greedy, with so
-many tokens at most; answers that end sooner count with the tokens that they have.
+Every request is a stream with a prompt of its own, greedy, and has --tokens tokens at most; an answer
+that ends sooner counts with the tokens that it has.
 
-- cost: one client, and the same prompts answered in this process by the same code without HTTP, in turns. To the
-  first token, and a token behind it, in milliseconds; medians of the prompts, and of each prompt's difference.
-- throughput: so many clients at once, a request each; tokens a second of all.
+- cost: one model answers like prompts in turns, over HTTP with a client in a process of its own, and by the same code
+  without HTTP. To the first token, and a token behind it, in milliseconds; medians of the prompts, and of the
+  differences within a pair of prompts.
+- throughput: `sonata serve --api` in a process of its own and so many clients at once, a request each; tokens a second
+  of all.
 
 --beside names other servers that speak the API, such as `python -m llama_cpp.server --model FILE --port 8001`
 (http://localhost:8001/v1); they get the same requests in turns.
@@ -21,7 +23,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +32,15 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from rich.table import Table
 
 from app.api.completions import ChatAnswer
 from app.api.requests import ChatRequest
+from app.api.server import ApiOptions, api_config
 from app.building.common import ROOT
 from app.cli.loading import BackendChoice, ModelOptions
+from app.server.site import listen
 from py_core.loading import Model
 from tests.bench.reporting import options_of, print_tables, write_figures
 
@@ -52,6 +58,13 @@ TOPICS = (
     "salt",
     "owls",
 )
+CLIENT = """
+import asyncio, json, sys
+from tests.bench.engine.api_load import over_http
+for line in sys.stdin:
+    made = asyncio.run(over_http(sys.argv[1], json.loads(line)))
+    print(json.dumps([made.first, made.seconds, made.tokens]), flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -112,27 +125,55 @@ async def served(options: Any) -> AsyncIterator[str]:
     """Gives the address of a server of this checkout."""
     given = ["--backend", options.backend, *(["--model", str(options.model)] if options.model else [])]
     command = [sys.executable, "-u", "-m", "app.cli.main", "serve", "--api", "--port", "0", *given]
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
     assert process.stdout
     try:
         said = (await process.stdout.readline()).decode()
         found = re.search(r"http://\S+", said)
         if found is None:
             raise RuntimeError(f"the server does not start: {said}")
-        yield found[0]
+        yield found[0].replace("localhost", "127.0.0.1")  # a name is looked up for each connection
     finally:
         process.terminate()
         await process.wait()
 
 
-async def cost(model: Model, address: str, options: Any) -> dict[str, float]:
+@asynccontextmanager
+async def client_of(address: str) -> AsyncIterator[Callable[[dict[str, Any]], Awaitable[Answered]]]:
+    """Gives a client in a process of its own."""
+    command = [sys.executable, "-c", CLIENT, address]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE)
+    assert process.stdin
+    assert process.stdout
+    to, back = process.stdin, process.stdout
+
+    async def ask(request: dict[str, Any]) -> Answered:
+        to.write(json.dumps(request).encode() + b"\n")
+        return Answered(*json.loads(await back.readline()))
+
+    yield ask
+    to.close()
+    await process.wait()
+
+
+async def cost(model: Model, options: Any) -> dict[str, float]:
     """Milliseconds over HTTP, and more than without."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(api_config(model, ApiOptions()))
+    running = asyncio.ensure_future(server.serve([listener]))
+    while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody
+        await asyncio.sleep(0.01)
     pairs = list[tuple[Answered, Answered]]()
-    for number in range(4 * options.rounds + 1):
-        request, turns = request_of(number, options.tokens), [None, None]
-        for place in (0, 1) if number % 2 else (1, 0):
-            turns[place] = await (over_http(address, request) if place else without_http(model, request))
-        pairs.append((turns[0], turns[1]))  # type: ignore[arg-type]
+    async with client_of(f"http://127.0.0.1:{listener.getsockname()[1]}/v1") as ask:
+        for number in range(options.pairs + 1):
+            turns: list[Any] = [None, None]
+            for place in (0, 1) if number % 2 else (1, 0):
+                request = request_of(number % len(TOPICS) + len(TOPICS) * (2 * number + place), options.tokens)
+                turns[place] = await (ask(request) if place else without_http(model, request))
+            pairs.append((turns[0], turns[1]))
+    server.should_exit = True
+    await running
+    listener.close()
     pairs = pairs[1:]  # the first of each warms up
     return {
         "first_ms": 1000 * median(http.first for _, http in pairs),
@@ -165,12 +206,13 @@ async def main() -> int:
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--pairs", type=int, default=16, help="of prompts, for the cost of HTTP")
     parser.add_argument("--beside", action="append", default=[], metavar="URL", help="another server")
     options = parser.parse_args()
+    model = await ModelOptions(model=options.model, backend=BackendChoice(options.backend)).load()
+    costs = await cost(model, options)
+    model.close()
     async with served(options) as address:
-        model = await ModelOptions(model=options.model, backend=BackendChoice(options.backend)).load()
-        costs = await cost(model, address, options)
-        model.close()
         rates = await throughput([address, *options.beside], options)
     write_figures(options, {"cost": costs, "throughput": rates})
     first = Table("to the first token, ms", "more than without HTTP", "a token, ms", "more, %", title="cost of HTTP")

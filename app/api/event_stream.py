@@ -1,0 +1,63 @@
+"""Answers as server-sent events. Events that come within some milliseconds are sent together: each part costs a system
+call, and wakes the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any
+
+from app.api.errors import ApiError
+from py_core.backend_errors import BackendError
+
+EVERY = 0.004
+"""Seconds between two parts. Tokens that take longer are never held."""
+AT_ONCE = 2
+"""The first parts, which do not wait: the head of an answer, and its first token."""
+
+
+async def events_of(chunks: AsyncIterator[dict[str, Any]], *, done: bool) -> AsyncGenerator[str]:
+    """Yield the events of these objects. done: the last event says [DONE]. A failure is an event, too."""
+    try:
+        async with aclosing(chunks):  # type: ignore[type-var]
+            async for chunk in chunks:
+                named = f"event: {chunk['type']}\n" if "type" in chunk else ""
+                yield f"{named}data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+    except BackendError as error:
+        yield f"data: {json.dumps(ApiError(str(error), HTTPStatus.SERVICE_UNAVAILABLE).body())}\n\n"
+    if done:
+        yield "data: [DONE]\n\n"
+
+
+async def together(events: AsyncGenerator[str]) -> AsyncGenerator[str]:
+    """Yield texts of one or more events. What reads them may be slow: the answer goes on, and waits here as text."""
+    held, has_more = list[str](), asyncio.Event()
+
+    async def read() -> None:
+        async with aclosing(events):
+            async for event in events:
+                held.append(event)
+                has_more.set()
+
+    reading, parts = asyncio.ensure_future(read()), 0
+    reading.add_done_callback(lambda _: has_more.set())
+    try:
+        while True:
+            await has_more.wait()
+            has_more.clear()
+            if held:
+                text = "".join(held)
+                held.clear()
+                yield text
+                parts += 1
+            if reading.done() and not held:
+                reading.result()
+                return
+            if parts >= AT_ONCE:
+                await asyncio.wait([reading], timeout=EVERY)
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
