@@ -25,7 +25,7 @@ OPTIONS = {
     "adapters": "--engine wasm --rounds 1 --prompt 8 --tokens 2",
     "beside_llama_cpp": "--task parallel --rounds 1 --conversations 2 --prompt 16 --tokens 2",
     "api_bodies": "--rounds 1",
-    "api_load": "--backend wasm --rounds 1 --tokens 2 --clients 1",
+    "api_load": "--backend wasm --rounds 1 --tokens 2 --clients 1 --connections 40",
     "big_file": "--layers 1 --context 64",
     "browser_decode": "--rounds 1 --tokens 2 --only sonata-fast-1",
     "chat_templates": "--turns 2",

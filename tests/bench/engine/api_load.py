@@ -1,7 +1,7 @@
 """The API over HTTP: what it costs beside the engine alone, and its throughput with several clients.
 
     python -m tests.bench api_load [--model NAME] [--backend NAME] [--clients 1,8,32] [--rounds N] [--tokens N]
-        [--pairs N] [--beside URL]... [--json FILE]
+        [--pairs N] [--beside URL]... [--connections N --at-once N] [--json FILE]
 
 Every request is a stream with a prompt of its own, greedy, and has --tokens tokens at most; an answer
 that ends sooner counts with the tokens that it has.
@@ -11,6 +11,9 @@ that ends sooner counts with the tokens that it has.
   differences within a pair of prompts.
 - throughput: `sonata serve --api` in a process of its own and so many clients at once, a request each; tokens a second
   of all.
+- load, with --connections: the clients of tests/api/load.py, some of which leave, or send prompts of 1 MB and what is
+  no JSON. Each of the others must get what it gets alone. Seconds, and what the server's process holds before and
+  after; its figures must say then that nothing runs or waits and no page is held.
 
 --beside names other servers that speak the API, such as `python -m llama_cpp.server --model FILE --port 8001`
 (http://localhost:8001/v1); they get the same requests in turns.
@@ -32,16 +35,17 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
+import httpx
 from rich.table import Table
 
 from app.api.completions import ChatAnswer
 from app.api.requests import ChatRequest
-from app.api.server import ApiOptions, api_config
+from app.api.server import ApiServer
 from app.building.common import ROOT
 from app.cli.loading import BackendChoice, ModelOptions
-from app.server.site import listen
 from py_core.loading import Model
+from tests.api.load import EACH_CLOSED, KINDS, answer, body_of, load
+from tests.api.served import served
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 TOPICS = (
@@ -121,8 +125,8 @@ async def without_http(model: Model, request: dict[str, Any]) -> Answered:
 
 
 @asynccontextmanager
-async def served(options: Any) -> AsyncIterator[str]:
-    """Gives the address of a server of this checkout."""
+async def program(options: Any) -> AsyncIterator[tuple[str, int]]:
+    """Gives the address of a server of this checkout, and the number of its process."""
     given = ["--backend", options.backend, *(["--model", str(options.model)] if options.model else [])]
     command = [sys.executable, "-u", "-m", "app.cli.main", "serve", "--api", "--port", "0", *given]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
@@ -132,7 +136,8 @@ async def served(options: Any) -> AsyncIterator[str]:
         found = re.search(r"http://\S+", said)
         if found is None:
             raise RuntimeError(f"the server does not start: {said}")
-        yield found[0].replace("localhost", "127.0.0.1")  # a name is looked up for each connection
+        address = found[0].replace("localhost", "127.0.0.1")  # a name is looked up for each connection
+        yield address, process.pid
     finally:
         process.terminate()
         await process.wait()
@@ -158,22 +163,14 @@ async def client_of(address: str) -> AsyncIterator[Callable[[dict[str, Any]], Aw
 
 async def cost(model: Model, options: Any) -> dict[str, float]:
     """Milliseconds over HTTP, and more than without."""
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(api_config(model, ApiOptions()))
-    running = asyncio.ensure_future(server.serve([listener]))
-    while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody
-        await asyncio.sleep(0.01)
     pairs = list[tuple[Answered, Answered]]()
-    async with client_of(f"http://127.0.0.1:{listener.getsockname()[1]}/v1") as ask:
+    async with served(ApiServer(model)) as address, client_of(f"{address}/v1") as ask:
         for number in range(options.pairs + 1):
             turns: list[Any] = [None, None]
             for place in (0, 1) if number % 2 else (1, 0):
                 request = request_of(number % len(TOPICS) + len(TOPICS) * (2 * number + place), options.tokens)
                 turns[place] = await (ask(request) if place else without_http(model, request))
             pairs.append((turns[0], turns[1]))
-    server.should_exit = True
-    await running
-    listener.close()
     pairs = pairs[1:]  # the first of each warms up
     return {
         "first_ms": 1000 * median(http.first for _, http in pairs),
@@ -199,6 +196,27 @@ async def throughput(addresses: Sequence[str], options: Any) -> dict[str, dict[i
     return {address: {clients: median(rates) for clients, rates in by.items()} for address, by in found.items()}
 
 
+async def under_load(address: str, process: int, options: Any) -> dict[str, float]:
+    """Raises AssertionError if a client gets another answer than alone, or something is left of one."""
+    async with httpx.AsyncClient(base_url=address.removesuffix("/v1"), **EACH_CLOSED) as http:
+        texts = [await answer(http, body_of(kind, options.tokens)) for kind in range(KINDS)]
+        before, begin = megabytes(process), time.perf_counter()
+        await load(http, texts, options.connections, options.at_once, options.tokens)
+        seconds = time.perf_counter() - begin
+        await asyncio.sleep(1)  # the last that left are noticed
+        told = (await http.get("/metrics")).text
+    for name in ("requests_processing", "requests_deferred", "kv_cache_usage_ratio"):
+        assert f"llamacpp:{name} 0.0" in told, told
+    return {"seconds": seconds, "before_mb": before, "after_mb": megabytes(process)}
+
+
+def megabytes(process: int) -> float:
+    """The memory of a process that is resident (Linux only, else 0)."""
+    status = Path(f"/proc/{process}/status")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.is_file() else None
+    return int(found[1]) / 1000 if found else 0.0
+
+
 async def main() -> int:
     parser = options_of(__doc__)
     parser.add_argument("--model", type=Path, help="a name or a path; the usual model otherwise")
@@ -208,17 +226,22 @@ async def main() -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=16, help="of prompts, for the cost of HTTP")
     parser.add_argument("--beside", action="append", default=[], metavar="URL", help="another server")
+    parser.add_argument("--connections", type=int, default=0, help="of the load; none without it")
+    parser.add_argument("--at-once", type=int, default=64, help="of those connections")
     options = parser.parse_args()
     model = await ModelOptions(model=options.model, backend=BackendChoice(options.backend)).load()
     costs = await cost(model, options)
     model.close()
-    async with served(options) as address:
+    async with program(options) as (address, process):
         rates = await throughput([address, *options.beside], options)
-    write_figures(options, {"cost": costs, "throughput": rates})
+        loaded = await under_load(address, process, options) if options.connections else {}
+    write_figures(options, {"cost": costs, "throughput": rates, "load": loaded})
     first = Table("to the first token, ms", "more than without HTTP", "a token, ms", "more, %", title="cost of HTTP")
     first.add_row(*(f"{costs[key]:.2f}" for key in ("first_ms", "first_more_ms", "token_ms", "token_more_percent")))
     several = Table("server", *(f"{clients} clients" for clients in rates[address]), title="tokens a second")
     for name, by in rates.items():
         several.add_row("Sonata" if name == address else name, *(f"{rate:.0f}" for rate in by.values()))
     print_tables(first, several)
+    if loaded:
+        print("load: {seconds:.0f} s, {before_mb:.0f} MB before, {after_mb:.0f} MB after".format(**loaded))
     return 0
