@@ -85,6 +85,8 @@ export interface RunnableTool {
 export type ResponseFormat =
   | { type: 'text' }
   | { type: 'json_object' }
+  /** A whole match of the pattern. */
+  | { type: 'regex'; regex: string }
   | { type: 'json_schema'; json_schema: { name?: string; schema?: object; strict?: boolean | null } };
 
 export interface Sampling {
@@ -217,6 +219,8 @@ export class Sonata {
   private constructor();
   /** Resolves once the model can answer. Tabs that want the same share one. */
   static load(options?: LoadOptions): Promise<Sonata>;
+  /** True if the model lies in this browser, so that nothing large is downloaded. */
+  static isKept(options?: Pick<LoadOptions, 'model'>): Promise<boolean>;
   readonly info: Info;
   readonly chat: {
     completions: {

@@ -21,6 +21,7 @@ import { engineKey, readOptions } from './shell/options.js';
 import { usesMultilingual } from './shell/multilingual.js';
 import { chosenModel } from './storage/model_choice.js';
 import { chooseModel } from './storage/model_list.js';
+import { storedModels } from './storage/model_store.js';
 
 export { APIError, APIUserAbortError, Stream };
 
@@ -60,6 +61,12 @@ export class Sonata extends Client {
     }
     answerRequests(() => sonata.#ready && sonata.#loaded().then(() => (asked) => sonata.#request(asked)));
     return sonata;
+  }
+
+  /** True if the model lies in this browser. @param {Pick<LoadOptions, 'model'>} [options] */
+  static async isKept({ model } = {}) {
+    const { sha256 } = /** @type {{sha256?: string}} */ (await modelOf(model));
+    return (await storedModels()).some((one) => one.sha256 === sha256 && one.complete);
   }
 
   /** @private @param {LoadOptions} options @param {string|undefined} version of the site */

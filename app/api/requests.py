@@ -117,13 +117,16 @@ class ChatRequest(Sampled):
                 schema: Any = {"type": "object"}
             case "json_schema" if isinstance(given.get("json_schema"), Mapping):
                 schema = given["json_schema"].get("schema", {})
+            case "regex" if isinstance(given.get("regex"), str):
+                schema = None
             case _:
                 raise ApiError(
-                    'response_format has the type "text", "json_object", or "json_schema" with `json_schema`.',
+                    'response_format has the type "text", "json_object", "json_schema" with `json_schema`, or "regex" '
+                    "with `regex`.",
                     param="response_format",
                 )
         try:
-            return shape_of(json.dumps(schema), None, None)
+            return shape_of(None if schema is None else json.dumps(schema), None, given.get("regex"))
         except (GrammarError, ValueError, RecursionError) as error:
             raise ApiError(str(error), param="response_format") from None
 

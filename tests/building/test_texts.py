@@ -23,6 +23,7 @@ ALLOWED = {
     "api/": "said to programs, in English",
     "memory/relocation.js": "said to Python",
     "common/own_script.js": "a mistake in a program",
+    "language_model.js": "said to programs, in English",
     "mcp/": "said to the model, in English",
     "sonata.js": "said to programs, in English",
     "sw.js": "said to programs, in English, or to nobody",

@@ -27,8 +27,8 @@ WORKERS = (
     "markdown/highlight_worker.js", "interpreter/python_worker.js", "mcp/mcp_worker.js",
 )  # fmt: skip
 """Scripts that import anything."""
-LIBRARIES = ("sonata.js",)
-"""Modules for other pages, each joined into the file of its own name."""
+LIBRARIES = ("sonata.js", "language_model.js")
+"""Modules for other pages, each joined into the file of its own name; the second one imports the first."""
 APART = ("sonata.js", "pyodide/", "vendor/ort", "vendor/highlight/", "vendor/katex/", "vendor/pdf/")
 """Path prefixes of modules that stay separate files: they are large, or few of many are needed."""
 

@@ -122,3 +122,41 @@ export async function nobody() {
   const error = await client.models.list().catch((failure) => failure);
   return { isServerError: error instanceof InternalServerError, status: error.status, message: error.message };
 }
+
+export async function prompts() {
+  const { LanguageModel } = await import('/sonata/language_model.js');
+  const seen = [], name = (work) => Promise.resolve().then(work).then(() => null, (error) => error.name);
+  const availability = [await LanguageModel.availability(), await LanguageModel.availability({ expectedInputs: [{ type: 'image' }] })];
+  const initialPrompts = [{ role: 'system', content: 'Be short.' }];
+  const monitor = (target) => target.addEventListener('downloadprogress', ({ loaded, total }) => seen.push(loaded / total));
+  const session = await LanguageModel.create({ initialPrompts, monitor });
+  const begun = session.contextUsage;
+  const chosen = JSON.parse(await session.prompt('Yes or no?', { responseConstraint: { enum: ['yes', 'no'] } }));
+  const digits = await session.prompt([{ role: 'user', content: [{ type: 'text', value: 'A year?' }] }], { responseConstraint: /[0-9]{4}/ });
+  const used = session.contextUsage, copy = await session.clone();
+  let text = '';
+  for await (const part of copy.promptStreaming('Count.', { responseConstraint: /[0-9]{9}/ })) text += part;
+  const grown = [session.contextUsage === used, copy.contextUsage > used];
+  const stop = new AbortController();
+  const aborting = name(async () => { for await (const _ of session.promptStreaming('Go on.', { responseConstraint: /x{400}/, signal: stop.signal })) stop.abort(); });
+  const failed = {
+    aborted: await aborting, kept: session.contextUsage === used, idle: await idle(500),
+    early: await name(() => session.prompt('Hi', { signal: AbortSignal.abort() })),
+    image: await name(() => session.prompt([{ role: 'user', content: [{ type: 'image', value: null }] }])),
+    system: await name(() => session.prompt([{ role: 'system', content: 'Be long.' }])),
+    flags: await name(() => session.prompt('Hi', { responseConstraint: /a/i })),
+    schema: await name(() => session.prompt('Hi', { responseConstraint: { type: 'nothing' } })),
+    cut: await name(() => session.prompt('Hi', { responseConstraint: /x{900}/ })),
+    long: await name(() => session.prompt('word '.repeat(2000))),
+    hot: await name(() => LanguageModel.create({ temperature: -1 })),
+    openTool: await name(() => LanguageModel.create({ tools: [{ name: 'look', description: '', inputSchema: {} }] })),
+  };
+  let overflows = 0;
+  copy.oncontextoverflow = () => overflows++;
+  const measured = await copy.measureContextUsage('word '.repeat(40));
+  for (let turn = 0; turn < 12 && !overflows; turn++) await copy.append('word '.repeat(40));
+  const afterwards = [copy.contextUsage <= copy.contextWindow, (await copy.prompt('A digit?', { responseConstraint: /[0-9]/ })).length];
+  session.destroy();
+  failed.destroyed = await name(() => session.prompt('Hi'));
+  return { availability, seen: [seen[0], seen.at(-1)], begun, chosen, digits, text, grown, failed, overflows, measured, afterwards, isThere: 'LanguageModel' in globalThis };
+}

@@ -6,6 +6,7 @@ has no threads.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -134,6 +135,27 @@ async def test_the_official_client_works_through_the_service_worker(pages: Pages
     assert (found["vector"], found["models"], found["isAbort"]) == (384, ["Tiny"], True)
     assert idle
     await page.close()
+
+
+async def test_the_prompt_api_answers_in_the_form_that_is_asked_for_and_keeps_its_context(pages: Pages) -> None:
+    found = await run(pages.another, "prompts")
+    assert found["isThere"]
+    assert found["availability"] == ["available", "unavailable"]
+    assert found["seen"] == [0, 1]
+    assert found["begun"] > 0
+    assert found["chosen"] in ("yes", "no")
+    assert re.fullmatch("[0-9]{4}", found["digits"])
+    assert re.fullmatch("[0-9]{9}", found["text"])
+    assert found["grown"] == [True, True]
+    assert found["failed"] == {
+        "aborted": "AbortError", "kept": True, "idle": True, "early": "AbortError", "image": "NotSupportedError",
+        "system": "TypeError", "flags": "NotSupportedError", "schema": "NotSupportedError", "cut": "SyntaxError",
+        "long": "QuotaExceededError", "hot": "RangeError", "openTool": "NotSupportedError",
+        "destroyed": "InvalidStateError",
+    }  # fmt: skip
+    assert found["overflows"] == 1
+    assert found["measured"] >= 40
+    assert found["afterwards"] == [True, 1]
 
 
 async def test_a_sandboxed_frame_reaches_no_model(pages: Pages) -> None:
