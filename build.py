@@ -79,7 +79,7 @@ def make_site(options: argparse.Namespace) -> int:
 
 def packages(options: argparse.Namespace) -> int:
     prepare()
-    for path in make_packages():
+    for path in make_packages(DIST):
         heading(f"{path.relative_to(ROOT)} ({path.stat().st_size / 1e6:.1f} MB)")
     return 0
 

@@ -37,6 +37,11 @@ def node_path() -> str | Path:
     return system if system and _system_npm() else venv_script("node")
 
 
+def npm_path() -> str | Path:
+    """The system's npm, or the one that `ensure_node_modules` installed."""
+    return _system_npm() or venv_script("npm")
+
+
 def type_checks() -> list[list[str | Path]]:
     """Commands that check the types of web/, one for each part with globals of its own. Needs the `dev` packages."""
     parts = ("page", "workers", "service_worker")
@@ -46,15 +51,13 @@ def type_checks() -> list[list[str | Path]]:
 
 def npm_ci(folder: Path, cache: Path, downloader: Downloader, dev: bool = True) -> None:
     """Make node_modules/ in a folder that has package.json and package-lock.json."""
-    npm = _system_npm()
-    if npm is None:
+    if _system_npm() is None:
         ensure_venv(cache, downloader, ("runtime", "node"))
-        npm = str(venv_script("npm"))
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"]
     options += [] if dev else ["--omit=dev"]
     retries = ["--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]
     run_logged(
-        [npm, "ci", "--prefix", folder, *options, *retries, "--cache", cache / "npm"],
+        [npm_path(), "ci", "--prefix", folder, *options, *retries, "--cache", cache / "npm"],
         "The npm packages could not be installed",
     )
 
