@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.building.common import ROOT
+from app.building.node import node_path
 from tests.cli.command_line import SONATA
 from tests.packages.programs import code_blocks, run
 
@@ -30,6 +31,11 @@ def address(tiny_path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("heading", ["From Python", "With LangChain"])
 def test_a_program_in_python_gets_an_answer(heading: str, address: str) -> None:
     assert len(run([sys.executable, "-c", _for(heading, address)])) > 5
+
+
+@pytest.mark.parametrize("heading", ["From Node", "With Vercel's AI SDK"])
+def test_a_program_in_node_gets_an_answer(heading: str, address: str) -> None:
+    assert len(run([node_path(), "--input-type=module", "--eval", _for(heading, address)], cwd=ROOT)) > 5
 
 
 def test_the_command_of_the_shell_gets_an_answer_in_parts(address: str) -> None:
