@@ -29,7 +29,7 @@ from app.api.requests import (
     read,
 )  # fmt: skip
 from app.api.responses import ResponseAnswer, ResponsesRequest
-from app.api.slots import Slots, closed
+from app.api.slots import Slots
 from app.api.totals import Totals
 from py_core.backend_errors import BackendError
 from py_core.display import one_line
@@ -72,7 +72,6 @@ class Door:
         self.slots, self.totals, self._model, self._embedder = slots, Totals(), model, embedder
         self._memories = memories or {}
         self._running = set[_Asked]()
-        self._is_closed = False
         self._calls: dict[tuple[str, str], Callable[[bytes], Awaitable[_Asked | dict[str, Any]]]] = {
             ("POST", "/v1/chat/completions"): self._chat,
             ("POST", "/v1/completions"): self._completions,
@@ -105,15 +104,12 @@ class Door:
 
     def close(self) -> None:
         """Let running answers end with what they have, and refuse those that wait and those to come."""
-        self._is_closed = True
         self.slots.close()
         for asked in self._running:
             asked.answer.stop()
 
     async def _reply(self, method: str, path: str, body: bytes, held: AsyncExitStack) -> Reply:
         try:
-            if self._is_closed:
-                raise closed()
             call = self._calls.get((method, path))
             if call is None:
                 raise self._not_there(method, path)

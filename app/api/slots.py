@@ -18,13 +18,15 @@ class Slots:
         """most: answers at a time. queue: requests that may wait."""
         self.running = 0
         self._most, self._queue = most, queue
+        self._is_closed = False
         self._waiting = deque[tuple[int, asyncio.Future[None]]]()
 
     def close(self) -> None:
-        """Refuse all that wait."""
+        """Refuse all that wait, and those to come."""
+        self._is_closed = True
         while self._waiting:
             if not (turn := self._waiting.popleft()[1]).done():
-                turn.set_exception(closed())
+                turn.set_exception(_closed())
 
     @property
     def waiting(self) -> int:
@@ -32,7 +34,10 @@ class Slots:
 
     @asynccontextmanager
     async def held(self, answers: int) -> AsyncIterator[None]:
-        """Hold so many slots until the end of the block. Raises ApiError if too many requests wait already."""
+        """Hold so many slots until the end of the block. Raises ApiError if too many requests wait already, or
+        after `close`."""
+        if self._is_closed:
+            raise _closed()
         if self._waiting or self.running + answers > self._most:
             if len(self._waiting) >= self._queue:
                 raise ApiError(
@@ -65,6 +70,6 @@ class Slots:
                 turn.set_result(None)
 
 
-def closed() -> ApiError:
+def _closed() -> ApiError:
     """Return the refusal of a server that ends."""
     return ApiError("The server is closing: send the request again when it is back.", HTTPStatus.SERVICE_UNAVAILABLE)

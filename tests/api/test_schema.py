@@ -116,6 +116,8 @@ async def test_each_address_refuses_what_is_no_request(
         if "post" in methods:
             for body in BODIES:
                 assert_answered(await http.post(path, content=body), (path, body))
+    half = json.dumps({"messages": [{"role": "user", "content": "half a \ud83d"}]})
+    assert (await http.post("/v1/chat/completions", content=half)).status_code == 400
     for path in ("/v1", "/v1/", "/v1/chat", "/v1/models/x", "/v1/chat/completions/", "/v1/%2e%2e/x", "/v1/\u00e4"):
         assert_answered(await http.post(path, content=b"{}"), path)
 
