@@ -17,17 +17,12 @@ from app.building.node import npm_path
 PACKAGES = ROOT / "dist-packages"
 NPM = "sonata-llm"
 _LIBRARY = (
-    *(
-        "THIRD_PARTY.txt",
-        "backends/wasm/kernel_worker.js",
-        "downloads/model_worker.js",
-        "downloads/other_sites_worker.js",
-    ),
-    *("embedder/", "engine/broker_worker.js", "engine/worker.js", "kernels/", "model_catalog.json", "pyodide/"),
-    *("readers/", "routing.safetensors", "routing/embedder_worker.js", "sonata.d.ts", "sonata.js", "sonata.packed"),
-    *("tokenizers/template_worker.js", "vendor/ort"),
-)
-"""Beginnings of paths in the site: the files of sonata.js."""
+    "THIRD_PARTY.txt", "backends/wasm/kernel_worker.js", "downloads/model_worker.js", "downloads/other_sites_worker.js",
+    "embedder/", "engine/broker_worker.js", "engine/worker.js", "kernels/", "language_model.", "model_catalog.json",
+    "pyodide/", "readers/", "routing.safetensors", "routing/embedder_worker.js", "sonata.d.ts", "sonata.js",
+    "sonata.packed", "tokenizers/template_worker.js", "vendor/ort",
+)  # fmt: skip
+"""Beginnings of paths in the site: the files of sonata.js and language_model.js."""
 _OF_PYODIDE = ("backends/wasm/kernel_pool.js", "backends/webgpu/executor.js", "backends/weight_stream.js")
 """Modules that sonata/browser.py imports, besides the next one."""
 _SOURCE = "storage/model_source.js"

@@ -45,9 +45,10 @@ def test_an_installed_wheel_has_every_file_and_answers(wheel: Path, model_path: 
     assert "8 tokens" in told
 
 
-async def test_the_notebook_runs_in_the_pyodide_of_another_site(
-    wheel: Path, pyodide_folder: Path, tiny_path: Path, chromium_path: Path
+async def test_the_notebook_runs_in_the_pyodide_of_another_site_and_on_the_kernels_of_ours(
+    wheel: Path, pyodide_folder: Path, dist: Path, tiny_path: Path, chromium_path: Path
 ) -> None:
+    (pyodide_folder / "sonata").symlink_to(dist)
     (pyodide_folder / wheel.name).symlink_to(wheel)
     (pyodide_folder / "model.gguf").symlink_to(tiny_path)
     cells = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
@@ -58,14 +59,25 @@ async def test_the_notebook_runs_in_the_pyodide_of_another_site(
             await page.goto(server.url)
             await page.evaluate(START, [wheel.name, "model.gguf"])
             results = [await page.evaluate("(code) => globalThis.runCell(code)", cell) for cell in cells]
+            on_kernels, _ = await page.evaluate("(code) => globalThis.runCell(code)", ON_KERNELS)
             refused = await page.evaluate("(code) => globalThis.runCell(code).catch((error) => error.message)", WRONG)
         await browser.close()
     stream, (form, _) = results[-2], results[-1]
     assert len(stream[1]) > 8
     assert json.loads(form)["city"] in ("Bern", "Rome")
+    assert on_kernels == form
     assert "SonataError: There are no messages" in refused
 
 
+ON_KERNELS = """
+import js
+
+folder = js.location.href.rpartition("/")[0]
+async with await Sonata.load(f"{folder}/model.gguf", backend="wasm", files=f"{folder}/sonata") as on_kernels:
+    answer = await on_kernels.chat.completions.create(messages=messages, response_format=shape)
+answer.choices[0].message.content
+"""
+"""The last cell of the notebook with another backend."""
 WRONG = "await sonata.chat.completions.create(messages=[])"
 START = """async (files) => {
   const { loadPyodide } = await import('./pyodide/pyodide.mjs');
