@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 from app.api.errors import ApiError
-from app.api.requests import ChatRequest, CompletionRequest
+from app.api.logprobs import ShownToken, TokenLog, chat_logprobs, completion_logprobs
+from app.api.requests import ChatRequest, CompletionRequest, Sampled
 from app.api.stop_texts import StopTexts
+from app.generation.answer_stream import AnswerStream
 from app.generation.call_answer import CallStream
-from app.generation.grammars import behind_thought
 from app.generation.prompt_window import refuse_by_length
-from app.generation.text_stream import TextStream
 from app.protocol import Thought
 from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings
@@ -29,8 +29,8 @@ from py_core.loading import Model
 from py_core.messages import UserError
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
+from py_core.tokenizers.aside import encode_aside
 from py_core.tokenizers.prompts import encode_text
-from py_core.tokenizers.thinking import ThoughtSplitter, opens_thought
 from py_core.tool_calls.definitions import ChoiceMode, ToolCall
 from py_core.tool_calls.prompt import with_tools
 
@@ -52,16 +52,19 @@ class ChatAnswer:
             )
         seed = secrets.randbits(32)
         self.choices = [
-            _Choice(model, at, self._new_stream(request.sampling(self._shape, seed), at), request.stops)
-            for at in range(request.n)
+            _Choice(model, at, self._new_stream(self._sampling(seed, at)), request) for at in range(request.n)
         ]
         self._prompt: list[int] = []
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
 
-    def _new_stream(self, sampling: SamplingParams, at: int) -> CallStream | _Words:
-        request, sampling = self._request, replace(sampling, seed=(sampling.seed + at) % 2**32)
+    def _sampling(self, seed: int, at: int) -> SamplingParams:
+        sampling = self._request.sampling(self._shape, seed, self._model.config.vocab_size)
+        return replace(sampling, seed=(sampling.seed + at) % 2**32)
+
+    def _new_stream(self, sampling: SamplingParams) -> CallStream | AnswerStream:
+        request = self._request
         if not self._tools:
-            return _Words(self._model, request.most_tokens, sampling)
+            return AnswerStream(self._model, request.most_tokens, sampling)
         try:
             return CallStream(
                 self._model, self._tools, self._chosen, max_tokens=request.most_tokens, sampling=sampling,
@@ -74,8 +77,8 @@ class ChatAnswer:
         """Read the request's texts. Raises ApiError if they cannot be a prompt."""
         tools = self._tools if self._chosen.mode is not ChoiceMode.none else ()
         try:
-            for message in self._conversation:
-                refuse_by_length(self._model, str(message["content"]), self._model.engine.context_length)
+            whole = "".join(str(message["content"]) for message in self._conversation)
+            refuse_by_length(self._model, whole, self._model.engine.context_length)
             told, entries = await with_tools(self._model.template, self._conversation, tools)
             self._prompt = await self._model.encode_chat(told, tools=entries)
         except ContextFullError as error:
@@ -87,19 +90,22 @@ class ChatAnswer:
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the objects `chat.completion.chunk`. Raises BackendError."""
 
-        def chunk(at: int, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-            return self._object("chat.completion.chunk", [{"index": at, "delta": delta, "finish_reason": reason}])
+        def chunk(choice: _Choice, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+            told = {"index": choice.number, "delta": delta, "finish_reason": reason}
+            tokens = delta.pop("logprobs", None)
+            told["logprobs"] = None if tokens is None else {"content": chat_logprobs(tokens), "refusal": None}
+            return self._object("chat.completion.chunk", [told])
 
         for choice in self.choices:
-            yield chunk(choice.number, {"role": "assistant", "content": ""})
+            yield chunk(choice, {"role": "assistant", "content": ""})
         async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for choice, part in parts:
-                yield chunk(choice.number, {} if part is None else part, choice.reason if part is None else None)
+                yield chunk(choice, {}, choice.reason) if part is None else chunk(choice, part)
         if self._request.stream_options.include_usage:
             yield self._object("chat.completion.chunk", []) | {"usage": self.usage()}
 
     async def deltas(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the deltas of the only choice's message. Raises BackendError."""
+        """Yield the deltas of the only choice's message, as `_Choice.parts`. Raises BackendError."""
         async with aclosing(self.choices[0].parts(self._prompt)) as deltas:  # type: ignore[type-var]
             async for delta in deltas:
                 yield delta
@@ -108,7 +114,12 @@ class ChatAnswer:
         """Return the object `chat.completion`. Raises BackendError."""
         await _finish(self.choices, self._prompt)
         told = [
-            {"index": one.number, "message": one.message(), "finish_reason": one.reason, "logprobs": None}
+            {
+                "index": one.number,
+                "message": one.message(),
+                "finish_reason": one.reason,
+                "logprobs": {"content": chat_logprobs(one.tokens), "refusal": None} if one.log else None,
+            }
             for one in self.choices
         ]
         return self._object("chat.completion", told) | {"usage": self.usage()}
@@ -135,7 +146,7 @@ class CompletionAnswer:
 
     def __init__(self, model: Model, name: str, request: CompletionRequest) -> None:
         """Raises ApiError if the request cannot be kept."""
-        self._request, prompt = request, request.prompt
+        self._request, self._model, prompt = request, model, request.prompt
         if isinstance(prompt, list) and prompt and isinstance(prompt[0], str):
             if len(prompt) > 1:
                 raise ApiError("`prompt` has several texts: send a request for each.", param="prompt")
@@ -145,27 +156,15 @@ class CompletionAnswer:
                 refuse_by_length(model, prompt, model.engine.context_length)  # before a long text is encoded
             except ContextFullError as error:
                 raise _too_long(str(error), "prompt") from None
-            self._prompt = encode_text(model.tokenizer, prompt, special=True, bos=model.bos)
-        elif all(isinstance(token, int) and 0 <= token < model.config.vocab_size for token in prompt):
-            self._prompt = [int(token) for token in prompt]
-        else:
+        elif not all(isinstance(token, int) and 0 <= token < model.config.vocab_size for token in prompt):
             raise ApiError(
                 f"`prompt` has no tokens of this model: they are below {model.config.vocab_size}.", param="prompt"
             )
-        if not self._prompt:
-            raise ApiError("The prompt is empty. Write something to continue.", param="prompt")
-        check_length(model, self._prompt)
-        self._begun = model.tokenizer.decode(self._prompt) if request.echo else ""
-        sampling = request.sampling(None, secrets.randbits(32))
-        self.choices = [
-            _Choice(
-                model,
-                at,
-                _Words(model, request.max_tokens, replace(sampling, seed=(sampling.seed + at) % 2**32), True),
-                request.stops,
-            )
-            for at in range(request.n)
-        ]
+        self._given, self._prompt, self._begun = prompt, list[int](), ""
+        sampling = request.sampling(None, secrets.randbits(32), model.config.vocab_size)
+        rules = [replace(sampling, seed=(sampling.seed + at) % 2**32) for at in range(request.n)]
+        streams = [AnswerStream(model, request.max_tokens, one, continues=True) for one in rules]
+        self.choices = [_Choice(model, at, stream, request, continues=True) for at, stream in enumerate(streams)]
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",
@@ -173,21 +172,36 @@ class CompletionAnswer:
             "model": name,
         }
 
+    async def prepare(self) -> None:
+        """Read the prompt. Raises ApiError if it cannot be one."""
+        model, given = self._model, self._given
+        if isinstance(given, str):
+            self._prompt = await encode_aside(
+                len(given), lambda: encode_text(model.tokenizer, given, special=True, bos=model.bos)
+            )
+        else:
+            self._prompt = [int(token) for token in given]
+        if not self._prompt:
+            raise ApiError("The prompt is empty. Write something to continue.", param="prompt")
+        check_length(model, self._prompt)
+        self._begun = model.tokenizer.decode(self._prompt) if self._request.echo else ""
+
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the objects `text_completion` of a stream. Raises BackendError."""
         if self._begun:
-            yield self._object([(choice, self._begun, None) for choice in self.choices])
+            yield self._object([(choice, self._begun, None, ()) for choice in self.choices])
         async with aclosing(_together(self.choices, self._prompt)) as parts:  # type: ignore[type-var]
             async for choice, part in parts:
-                text = "" if part is None else part.get("content", "")
-                yield self._object([(choice, text, choice.reason if part is None else None)])
+                delta = part or {}
+                reason = choice.reason if part is None else None
+                yield self._object([(choice, delta.get("content", ""), reason, delta.get("logprobs", ()))])
         if self._request.stream_options.include_usage:
             yield self._object([]) | {"usage": usage_of(self._prompt, self.choices)}
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `text_completion`. Raises BackendError."""
         await _finish(self.choices, self._prompt)
-        told = self._object([(one, self._begun + one.text, one.reason) for one in self.choices])
+        told = self._object([(one, self._begun + one.text, one.reason, one.tokens) for one in self.choices])
         return told | {"usage": usage_of(self._prompt, self.choices)}
 
     def stop(self) -> None:
@@ -200,47 +214,33 @@ class CompletionAnswer:
         """As ChatAnswer.timings."""
         return [choice.timings for choice in self.choices]
 
-    def _object(self, parts: Sequence[tuple[_Choice, str, str | None]]) -> dict[str, Any]:
+    def _object(self, parts: Sequence[tuple[_Choice, str, str | None, Sequence[ShownToken]]]) -> dict[str, Any]:
         choices = [
-            {"index": choice.number, "text": text, "finish_reason": reason, "logprobs": None}
-            for choice, text, reason in parts
+            {
+                "index": choice.number,
+                "text": text,
+                "finish_reason": reason,
+                "logprobs": completion_logprobs(tokens) if choice.log else None,
+            }
+            for choice, text, reason, tokens in parts
         ]
         return {**self._head, "choices": choices}
 
 
-class _Words:
-    """An answer without tools, as CallStream gives one with tools."""
-
-    def __init__(self, model: Model, max_tokens: int, sampling: SamplingParams, raw: bool = False) -> None:
-        """raw: the text goes on from the prompt; nothing in it is a thought."""
-        self._model, self._max_tokens, self._sampling, self._raw = model, max_tokens, sampling, raw
-        self.timings = Timings()
-
-    async def said(self, sequence: TokenSequence, prompt: list[int]) -> AsyncIterator[str | Thought]:
-        model, sampling = self._model, self._sampling
-        thinks = not self._raw and opens_thought(model.tokenizer, prompt)
-        if thinks and sampling.grammar:
-            sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
-        stream = TextStream(model, sequence, self._max_tokens, sampling, self.timings)
-        splitter = ThoughtSplitter(thinks)
-        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                if self._raw:
-                    yield piece
-                    continue
-                for said in splitter.push(piece):
-                    yield Thought(said.text) if said.is_thought else said.text
-        for said in splitter.flush():
-            yield Thought(said.text) if said.is_thought else said.text
-
-
 class _Choice:
-    """One of the answers. `text`, `thought`, `calls`: so far. `reason`: why it ended, as OpenAI says it."""
+    """One of the answers. `text`, `thought`, `calls`, `tokens`: so far, tokens if there is a `log` of them. `reason`:
+    why it ended, as OpenAI says it."""
 
-    def __init__(self, model: Model, number: int, stream: CallStream | _Words, stops: Sequence[str]) -> None:
+    def __init__(
+        self, model: Model, number: int, stream: CallStream | AnswerStream, request: Sampled, continues: bool = False
+    ) -> None:
+        """continues: as of AnswerStream."""
         self.number, self.reason = number, ""
         self.text, self.thought, self.calls = "", "", list[dict[str, Any]]()
-        self._model, self._stream, self._stops = model, stream, StopTexts(stops)
+        self._model, self._stream, self._stops = model, stream, StopTexts(request.stops)
+        words = stream.words if isinstance(stream, CallStream) else stream
+        self.log = None if request.likeliest is None else TokenLog(model.tokenizer, words, continues)
+        self.tokens = list[ShownToken]()
         self._sequence: TokenSequence | None = None
         self._is_stopped = False
 
@@ -249,7 +249,8 @@ class _Choice:
         return self._stream.timings
 
     async def parts(self, prompt: list[int]) -> AsyncIterator[dict[str, Any]]:
-        """Yield the deltas of a message. Raises BackendError."""
+        """Yield the deltas of a message; `logprobs` has the tokens that are new, if there is a log. Raises
+        BackendError."""
         engine = self._model.engine
         sequence = self._sequence = engine.new_sequence()
         try:
@@ -257,12 +258,14 @@ class _Choice:
             async with aclosing(self._stream.said(sequence, prompt)) as parts:  # type: ignore[type-var]
                 async for part in parts:
                     if delta := self._delta(part):
-                        yield delta
+                        yield delta | self._logged()
                     if self._stops.found:
                         break
-            if rest := self._stops.flush():
-                self.text += rest
-                yield {"content": rest}
+            rest = self._stops.flush()
+            self.text += rest
+            logged = self._logged(is_last=True)
+            if rest or logged.get("logprobs"):
+                yield {"content": rest} | logged
         except BackendError:
             if not self._is_stopped:
                 raise
@@ -278,6 +281,13 @@ class _Choice:
         self._is_stopped = True
         if sequence := self._sequence:
             self._model.engine.truncate(sequence, sequence.length)
+
+    def _logged(self, is_last: bool = False) -> dict[str, Any]:
+        if self.log is None:
+            return {}
+        tokens = self.log.upto(self._stream.length - self._stops.held, is_last)
+        self.tokens += tokens
+        return {"logprobs": tokens}
 
     def _delta(self, part: Any) -> dict[str, Any] | None:
         if isinstance(part, Thought):

@@ -35,12 +35,15 @@ from py_core.backend_errors import BackendError
 from py_core.display import one_line
 from py_core.loading import Model
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
+from py_core.tokenizers.aside import encode_aside
 from py_core.tokenizers.prompts import encode_text
 
 if TYPE_CHECKING:
     from app.api.lessons import LessonAnswer, LessonMemory
 
 _log = logging.getLogger(__name__)
+_MOST_ENCODED = 1_000_000
+"""Characters of a text that only its tokens are wanted of."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,9 @@ class Door:
 
     async def _completions(self, body: bytes) -> _Asked:
         asked = read(CompletionRequest, _object(body))
-        return _Asked(CompletionAnswer(*self._chosen(asked.model), asked), asked)
+        answer = CompletionAnswer(*self._chosen(asked.model), asked)
+        await answer.prepare()
+        return _Asked(answer, asked)
 
     async def _responses(self, body: bytes) -> _Asked:
         asked = read(ResponsesRequest, _object(body))
@@ -204,10 +209,19 @@ class Door:
         text = asked.prompt if asked.content is None else asked.content
         if text is None:
             raise ApiError("Give the text as `content`.", param="content")
+        if len(text) > _MOST_ENCODED:
+            sentence = (
+                f"`content` has {len(text):,} characters, and may have at most {_MOST_ENCODED:,}: send it in parts."
+            )
+            raise ApiError(sentence, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, param="content")
         model = self._model()
-        if asked.add_special:
-            return {"tokens": encode_text(model.tokenizer, text, special=True, bos=model.bos)}
-        return {"tokens": model.tokenizer.encode(text)}
+
+        def encode() -> list[int]:
+            if asked.add_special:
+                return encode_text(model.tokenizer, text, special=True, bos=model.bos)
+            return model.tokenizer.encode(text)
+
+        return {"tokens": await encode_aside(len(text), encode)}
 
     async def _detokenize(self, body: bytes) -> dict[str, Any]:
         asked, model = read(DetokenizeRequest, _object(body)), self._model()

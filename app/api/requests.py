@@ -19,18 +19,21 @@ from app.generation.grammars import shape_of
 from app.tools.model_tool import ToolFailure
 from app.tools.shapes import Shape, hints_of
 from app.tools.shapes import shape_of as annotation_shape
+from py_core.display import one_line
 from py_core.grammar.expressions import Grammar, GrammarError
 from py_core.messages import UserError
-from py_core.sampling import SamplingParams
+from py_core.sampling import MOST_BIASES, SamplingParams
 from py_core.tokenizers.chat_template import Message
 from py_core.tool_calls.definitions import AUTO, ToolChoice, ToolDefinition, choice_from, tools_from
 
 MOST_CHOICES = 8
 MOST_STOPS = 16
+MOST_LIKELIEST = 20
+"""The most tokens whose probabilities come with each token's."""
+MOST_BIAS = 100.0
 _ROLES = {"developer": "system", "function": "tool"}
 _REFUSED = {
-    "audio": "sound", "modalities": "other modalities than text", "logit_bias": "a bias of tokens",
-    "logprobs": "probabilities", "top_logprobs": "probabilities", "functions": "`functions`: give `tools`",
+    "audio": "sound", "modalities": "other modalities than text", "functions": "`functions`: give `tools`",
     "function_call": "`function_call`: give `tool_choice`", "web_search_options": "a search of the web",
 }  # fmt: skip
 """Fields that would change the answer."""
@@ -61,13 +64,20 @@ class Sampled:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     stop: str | list[str] = field(default_factory=list)
+    logit_bias: dict[str, float] = field(default_factory=dict)
 
-    def sampling(self, shape: Grammar | None, seed: int) -> SamplingParams:
+    @property
+    def likeliest(self) -> int | None:
+        """Return how many probabilities come with each token's, None if none are wanted."""
+        return None
+
+    def sampling(self, shape: Grammar | None, seed: int, vocab_size: int) -> SamplingParams:
         """Return the way of drawing. seed: if the request has none. Raises ApiError."""
         try:
             return SamplingParams(
                 self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.presence_penalty,
                 self.frequency_penalty, seed=(seed if self.seed is None else self.seed) % 2**32, grammar=shape,
+                biases=_biases(self.logit_bias, vocab_size), likeliest=self.likeliest,
             )  # fmt: skip
         except UserError as error:
             raise ApiError(str(error), param=str(error).split()[0]) from None
@@ -96,6 +106,12 @@ class ChatRequest(Sampled):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     sonata: SonataFields = SonataFields()
+    logprobs: bool = False
+    top_logprobs: int = 0
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.top_logprobs if self.logprobs else None
 
     @property
     def most_tokens(self) -> int:
@@ -146,6 +162,11 @@ class CompletionRequest(Sampled):
     prompt: str | list[str] | list[int] = ""
     echo: bool = False
     max_tokens: int = 16
+    logprobs: int | None = None
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.logprobs
 
 
 @dataclass(frozen=True)
@@ -228,13 +249,38 @@ def _lenient(shape: Shape) -> Shape:
 
 def _check(request: Sampled) -> None:
     most_tokens = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-    for name, least, most in (("n", 1, MOST_CHOICES), *((name, 1, 2**31) for name in most_tokens)):
+    limits = [("n", 1, MOST_CHOICES), *((name, 1, 2**31) for name in most_tokens)]
+    limits += [(name, 0, MOST_LIKELIEST) for name in ("logprobs", "top_logprobs")]
+    for name, least, most in limits:
         value = getattr(request, name, None)
         if value is not None and not least <= value <= most:
             raise ApiError(f"`{name}` is {value}: it must be from {least:,} to {most:,}.", param=name)
     stops = request.stops
     if len(stops) > MOST_STOPS or not all(stops):
         raise ApiError(f"`stop` has at most {MOST_STOPS} texts, and none is empty.", param="stop")
+    if isinstance(request, ChatRequest) and request.top_logprobs and not request.logprobs:
+        raise ApiError("`top_logprobs` comes with probabilities: set `logprobs` to true, too.", param="top_logprobs")
+    if isinstance(request, CompletionRequest) and request.echo and request.logprobs is not None:
+        raise ApiError("The prompt's tokens have no probabilities here: leave `echo` or `logprobs` out.", param="echo")
+
+
+def _biases(given: Mapping[str, float], vocab_size: int) -> tuple[tuple[int, float], ...]:
+    """Return biases by the tokens' ids. Raises ApiError."""
+    if len(given) > MOST_BIASES:
+        raise ApiError(
+            f"`logit_bias` has {len(given):,} tokens, but may have at most {MOST_BIASES:,}.", param="logit_bias"
+        )
+    found = dict[int, float]()
+    for name, bias in given.items():
+        token = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else vocab_size
+        if token >= vocab_size or not -MOST_BIAS <= bias <= MOST_BIAS:
+            raise ApiError(
+                f"`logit_bias` maps ids of tokens, below {vocab_size:,}, to numbers from {-MOST_BIAS:.0f} to "
+                f"{MOST_BIAS:.0f}: {one_line(name)[:20]} is not such an entry.",
+                param="logit_bias",
+            )
+        found[token] = float(bias)
+    return tuple(found.items())
 
 
 def _message(given: Mapping[str, Any], place: str) -> Message:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.api.completions import ChatAnswer
 from app.api.errors import ApiError
+from app.api.logprobs import chat_logprobs
 from app.api.requests import ChatRequest, Sampled
 from py_core.engine.engine import Timings
 from py_core.loading import Model
 
 _ROLES = ("system", "developer", "user", "assistant")
+_LOGPROBS = "message.output_text.logprobs"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,12 @@ class ResponsesRequest(Sampled):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
     previous_response_id: str | None = None
+    include: list[str] = field(default_factory=list)
+    top_logprobs: int | None = None
+
+    @property
+    def likeliest(self) -> int | None:
+        return (self.top_logprobs or 0) if _LOGPROBS in self.include or self.top_logprobs else None
 
     def chat(self) -> ChatRequest:
         """Return the same request as one of a chat. Raises ApiError."""
@@ -49,7 +57,8 @@ class ResponsesRequest(Sampled):
         shared["max_tokens"] = self.max_output_tokens or self.max_tokens
         return ChatRequest(
             **shared, messages=messages, response_format=form, tools=self.tools, tool_choice=self.tool_choice,
-            parallel_tool_calls=self.parallel_tool_calls,
+            parallel_tool_calls=self.parallel_tool_calls, logprobs=self.likeliest is not None,
+            top_logprobs=self.likeliest or 0,
         )  # fmt: skip
 
 
@@ -131,10 +140,13 @@ class ResponseAnswer:
                         yield event
                     for event in self._call(call):
                         yield event
-                for field_, kind in (("reasoning_content", "reasoning"), ("content", "message")):
-                    if text := delta.get(field_):
-                        for event in self._add_text(kind, text):
-                            yield event
+                if thought := delta.get("reasoning_content"):
+                    for event in self._add_text("reasoning", thought):
+                        yield event
+                entries = chat_logprobs(delta.get("logprobs", ()))
+                if (text := delta.get("content", "")) or ("content" in delta and entries):
+                    for event in self._add_text("message", text, entries):
+                        yield event
         for event in self._end_text():
             yield event
         usage = self._chat.usage()
@@ -149,8 +161,8 @@ class ResponseAnswer:
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         yield {"type": f"response.{response['status']}", "response": response}
 
-    def _add_text(self, kind: str, text: str) -> list[dict[str, Any]]:
-        """Add a piece to the last item, or to a new one if that is of another kind."""
+    def _add_text(self, kind: str, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+        """Add a piece to the last item, or to a new one if that is of another kind. logprobs: those of a message."""
         part, events = "output_text" if kind == "message" else "reasoning_text", list[dict[str, Any]]()
         if not (self._output and self._output[-1]["type"] == kind and self._output[-1]["status"] == "in_progress"):
             events += self._end_text()
@@ -159,10 +171,14 @@ class ResponseAnswer:
             item["content"] = []
             self._output.append(item)
             events.append(self._of_item("response.output_item.added", item={**item, "content": []}))
-            item["content"].append({"type": part, "text": ""} | ({"annotations": []} if kind == "message" else {}))
-            events.append(self._of_part("response.content_part.added", part=dict(item["content"][0])))
-        self._output[-1]["content"][0]["text"] += text
-        more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+            more: dict[str, Any] = {"annotations": [], "logprobs": []} if kind == "message" else {}
+            item["content"].append({"type": part, "text": "", **more})
+            events.append(self._of_part("response.content_part.added", part=item["content"][0] | more))
+        content = self._output[-1]["content"][0]
+        content["text"] += text
+        more = {"logprobs": list(logprobs)} if kind == "message" else {}
+        if logprobs:
+            content["logprobs"] = [*content["logprobs"], *logprobs]
         return [*events, self._of_part(f"response.{part}.delta", delta=text, **more)]
 
     def _end_text(self) -> list[dict[str, Any]]:
@@ -170,7 +186,7 @@ class ResponseAnswer:
             return []
         item = self._output[-1]
         item["status"], part = "completed", item["content"][0]
-        more: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
+        more = {"logprobs": part["logprobs"]} if item["type"] == "message" else {}
         return [
             self._of_part(f"response.{part['type']}.done", text=part["text"], **more),
             self._of_part("response.content_part.done", part=part),

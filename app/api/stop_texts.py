@@ -22,6 +22,11 @@ class StopTexts:
             return self._give(min(places))
         return self._give(len(self._held) - max(map(self._begun, self._texts), default=0))
 
+    @property
+    def held(self) -> int:
+        """The number of characters at the end that are not shown, or not yet."""
+        return len(self._held)
+
     def flush(self) -> str:
         """Return what was held back, at the end of the answer."""
         return "" if self.found else self._give(len(self._held))

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from app.generation.grammars import behind_thought
-from app.generation.text_stream import TextStream
+from app.generation.answer_stream import AnswerStream
 from app.protocol import Thought
 from py_core.backend_errors import ContextFullError
 from py_core.engine.engine import Timings
@@ -15,7 +14,6 @@ from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.chat_template import Message
-from py_core.tokenizers.thinking import ThoughtPiece, ThoughtSplitter, opens_thought, split_thought
 from py_core.tool_calls.definitions import AUTO, ChoiceMode, ToolCall, ToolChoice, ToolDefinition
 from py_core.tool_calls.forms import CallForm, form_of
 from py_core.tool_calls.prompt import ASKED, with_tools
@@ -53,7 +51,7 @@ class CallStream:
         """is_shaped: calls follow a grammar. is_parallel, allow: as in `call_shape`. first: the number of the first
         call's id. may_call: if not, the answer is text, though the model knows the tools. Raises ToolError if a tool's
         schema cannot be kept."""
-        self._model, self._max_tokens = model, max_tokens
+        self._model = model
         self._tools = tools if chosen.mode is not ChoiceMode.none else ()
         self._form = form_of_model(model)
         shape = None
@@ -62,18 +60,27 @@ class CallStream:
             shape = call_shape(tools, chosen, self._form, controls, is_parallel=is_parallel, allow=allow)
             if not may_call:
                 shape = words_shape(self._form, controls)
-        self._sampling = replace(sampling, grammar=shape)
         schemas = {tool.name: tool.parameters for tool in self._tools if may_call}
         self._reader = CallReader(self._form, schemas, is_shaped=shape is not None, first=first)
-        self._is_free = shape is None or chosen.mode is ChoiceMode.auto
-        self._stream: TextStream | None = None
-        self._thinks = False
-        self.timings = Timings()
+        self.words = AnswerStream(
+            model, max_tokens, replace(sampling, grammar=shape),
+            end_at_loops=shape is None or chosen.mode is ChoiceMode.auto, shown=self._form.marks,
+        )  # fmt: skip
+        """The answer as the model writes it, with its calls."""
 
     @property
     def written(self) -> tuple[str, str]:
-        """Return the thought and the answer as they were written: after a loop without the repeats."""
-        return split_thought(self._stream.text, self._thinks) if self._stream else ("", "")
+        """As AnswerStream.written."""
+        return self.words.written
+
+    @property
+    def timings(self) -> Timings:
+        return self.words.timings
+
+    @property
+    def length(self) -> int:
+        """The number of characters that are given, or are parts of calls."""
+        return self.words.length - self._reader.held
 
     async def parts(self, messages: Sequence[Message]) -> AsyncIterator[Part]:
         """Read a conversation, and yield text, calls, and what only looks like one. Thoughts are left out. Raises
@@ -101,29 +108,12 @@ class CallStream:
 
     async def said(self, sequence: TokenSequence, prompt: list[int]) -> AsyncIterator[Part | Thought]:
         """Answer a prompt that the sequence has read. Raises BackendError."""
-        model = self._model
-        thinks, sampling = opens_thought(model.tokenizer, prompt), self._sampling
-        self._thinks = thinks
-        if thinks and sampling.grammar:
-            sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
-        stream = self._stream = TextStream(
-            model, sequence, self._max_tokens, sampling, self.timings, end_at_loops=self._is_free,
-            shown=self._form.marks,
-        )  # fmt: skip
-        splitter = ThoughtSplitter(thinks)
-        async with aclosing(stream.pieces()) as pieces:  # type: ignore[type-var]
-            async for piece in pieces:
-                for said in splitter.push(piece):
-                    for part in self._parts_of(said):
-                        yield part
-        for said in splitter.flush():
-            for part in self._parts_of(said):
-                yield part
+        async with aclosing(self.words.said(sequence, prompt)) as words:  # type: ignore[type-var]
+            async for said in words:
+                for part in [said] if isinstance(said, Thought) else self._reader.push(said):
+                    yield part
         for part in self._reader.flush():
             yield part
-
-    def _parts_of(self, said: ThoughtPiece) -> Sequence[Part | Thought]:
-        return [Thought(said.text)] if said.is_thought else self._reader.push(said.text)
 
 
 def asked_with_tools(system: str, question: str, chosen: ToolChoice = AUTO) -> list[Message]:

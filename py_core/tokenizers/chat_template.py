@@ -18,6 +18,7 @@ from typing import Any
 
 from py_core.display import shown
 from py_core.messages import UserError
+from py_core.tokenizers.aside import encode_aside
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.conversation_shape import Message, Tool, is_plain, merge_repeats, merge_system
 from py_core.tokenizers.default_template import default_template
@@ -245,7 +246,8 @@ async def encode_chat(
                     value=shown(value),
                 )
         parts = [*await _parts(template, messages, tools, add_generation_prompt, forbidden), *begun]
-    return framed(tokenizer, tokenizer.encode_parts(parts, marks), bos=bos, by_template=True)
+    ids = await encode_aside(sum(len(text) for text, _ in parts), lambda: tokenizer.encode_parts(parts, marks))
+    return framed(tokenizer, ids, bos=bos, by_template=True)
 
 
 async def _parts(

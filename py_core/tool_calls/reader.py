@@ -99,6 +99,11 @@ class CallReader:
         self._kept += text
         return self._read(False)
 
+    @property
+    def held(self) -> int:
+        """The number of characters at the end that are not decided."""
+        return len(self._kept)
+
     def flush(self) -> list[Part]:
         """Return the rest at the end."""
         return self._read(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -210,6 +211,60 @@ async def test_responses_are_the_same_answers_with_their_events(client: openai.A
 
 
 @alone
+async def test_tokens_have_probabilities_and_biases(client: openai.AsyncOpenAI, name: str, model: Model) -> None:
+    asked: dict[str, Any] = {"model": name, "messages": HELLO, "max_tokens": 8, "logprobs": True, "top_logprobs": 20}
+
+    async def entries(**more: Any) -> list[Any]:
+        made = await client.chat.completions.create(**asked, **more)
+        assert made.choices[0].logprobs
+        return made.choices[0].logprobs.content or []
+
+    greedy = await entries()
+    for one in greedy:
+        assert (one.top_logprobs[0].bytes, len(one.top_logprobs)) == (one.bytes, 20)
+        assert sum(np.exp([other.logprob for other in one.top_logprobs])) < 1
+    stream = await client.chat.completions.create(**asked, stream=True)
+    streamed = [choice.logprobs.content or [] async for chunk in stream for choice in chunk.choices if choice.logprobs]
+    assert [one for piece in streamed for one in piece] == greedy
+    ids = {model.tokenizer.token_bytes(id): id for id in range(model.config.vocab_size)}
+    first = bytes(greedy[0].bytes or [])
+    banned = await entries(logit_bias={str(ids[first]): -100})
+    assert first not in [bytes(one.bytes) for one in banned]
+    assert banned[0].top_logprobs == greedy[0].top_logprobs  # the model's own
+    forced = await entries(logit_bias={str(ids[b"x"]): 100}, temperature=1)
+    assert [one.token for one in forced] == ["x"] * 8
+    hot = await entries(temperature=2, seed=1)
+    assert [one.bytes for one in hot] != [one.bytes for one in greedy]
+    made = await client.completions.create(model=name, prompt="Once", max_tokens=5, logprobs=2)
+    told = made.choices[0].logprobs
+    assert told
+    assert told.tokens
+    assert told.top_logprobs
+    assert [max(one, key=lambda name, one=one: one[name]) for one in told.top_logprobs] == told.tokens
+    with pytest.raises(openai.BadRequestError, match="leave `echo` or `logprobs` out"):
+        await client.completions.create(model=name, prompt="Once", logprobs=2, echo=True)
+
+
+@alone
+async def test_a_long_text_is_encoded_beside_the_answers(model: Model) -> None:
+    async with (
+        served(ApiServer(model, ApiOptions())) as address,
+        httpx.AsyncClient(base_url=address, timeout=60) as http,
+    ):
+        text = "".join(f"w{number} " for number in range(100_000))
+        encoding = asyncio.ensure_future(http.post("/tokenize", json={"content": text}))
+        begin, waits = time.perf_counter(), list[float]()
+        while not encoding.done():
+            asked = time.perf_counter()
+            await http.get("/health")
+            waits.append(time.perf_counter() - asked)
+        assert len((await encoding).json()["tokens"]) == len(text)
+        assert max(waits) < (time.perf_counter() - begin) / 2
+        refused = await http.post("/tokenize", json={"content": "a" * 1_000_001})
+        assert (refused.status_code, "in parts" in refused.text) == (413, True)
+
+
+@alone
 async def test_texts_get_vectors(client: openai.AsyncOpenAI, embedder: SentenceEmbedder) -> None:
     made = await client.embeddings.create(model=NAME, input=["a cat", "a kitten", "the tax office"])  # in base64
     vectors = np.array([one.embedding for one in made.data])
@@ -236,7 +291,12 @@ async def test_texts_get_vectors(client: openai.AsyncOpenAI, embedder: SentenceE
         ({"n": 99}, openai.BadRequestError, "`n` is 99"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, openai.BadRequestError, "'a b'"),
         ({"response_format": {"type": "xml"}}, openai.BadRequestError, "response_format has the type"),
-        ({"logprobs": True}, openai.BadRequestError, "leave `logprobs` out"),
+        ({"top_logprobs": 3}, openai.BadRequestError, "set `logprobs` to true"),
+        ({"logprobs": True, "top_logprobs": 21}, openai.BadRequestError, "from 0 to 20"),
+        ({"logit_bias": {"a": 1}}, openai.BadRequestError, "ids of tokens, below 259"),
+        ({"logit_bias": {"259": 1}}, openai.BadRequestError, "ids of tokens, below 259"),
+        ({"logit_bias": {"1": 101}}, openai.BadRequestError, "from -100 to 100"),
+        ({"logit_bias": dict.fromkeys(map(str, range(1025)), 1)}, openai.BadRequestError, "at most 1,024"),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_is_an_error_of_the_client(

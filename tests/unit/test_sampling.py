@@ -17,6 +17,7 @@ from py_core.sampling import (
     apply_penalties,
     keep_top_k,
     keep_top_p,
+    probability_of,
     sample,
     uniform,
 )
@@ -237,6 +238,16 @@ def test_penalties_follow_their_formulas(
     given_logits = row(logits)
     np.testing.assert_allclose(apply_penalties(given_logits, recent, params), expected, rtol=1e-6, atol=1e-6)
     assert given_logits.tolist() == logits  # the model's logits are not changed
+
+
+@given(levels, st.integers(0, 39), st.integers(0, 40))
+def test_probabilities_are_all_of_the_model_the_likeliest_first(logits: list[int], token: int, count: int) -> None:
+    token, count = token % len(logits), min(count, len(logits))
+    noted = probability_of(row(logits), token, len(logits))
+    assert math.fsum(math.exp(logprob) for _, logprob in noted.likeliest) == pytest.approx(1)
+    assert [one for one, _ in noted.likeliest] == sorted(range(len(logits)), key=lambda one: (-logits[one], one))
+    assert noted.logprob == dict(noted.likeliest)[token]
+    assert probability_of(row(logits), token, count).likeliest == noted.likeliest[:count]
 
 
 def test_a_repetition_penalty_turns_a_greedy_answer_away_from_what_was_said() -> None:
