@@ -239,6 +239,7 @@ class _Choice:
         self.text, self.thought, self.calls = "", "", list[dict[str, Any]]()
         self._model, self._stream, self._stops = model, stream, StopTexts(request.stops)
         words = stream.words if isinstance(stream, CallStream) else stream
+        self._priority = words.priority = request.priority
         self.log = None if request.likeliest is None else TokenLog(model.tokenizer, words, continues)
         self.tokens = list[ShownToken]()
         self._sequence: TokenSequence | None = None
@@ -254,7 +255,7 @@ class _Choice:
         engine = self._model.engine
         sequence = self._sequence = engine.new_sequence()
         try:
-            await engine.prefill(sequence, prompt, self.timings)
+            await engine.prefill(sequence, prompt, self.timings, priority=self._priority)
             async with aclosing(self._stream.said(sequence, prompt)) as parts:  # type: ignore[type-var]
                 async for part in parts:
                     if delta := self._delta(part):

@@ -120,10 +120,10 @@ class Door:
             if not isinstance(asked, _Asked):
                 return _json(asked)
             if not asked.sampled.stream:
-                async with self.slots.held(asked.sampled.n):
+                async with self.slots.held(asked.sampled.n, asked.sampled.priority):
                     self._run(asked, held)
                     return _json(await asked.answer.whole())
-            await held.enter_async_context(self.slots.held(asked.sampled.n))
+            await held.enter_async_context(self.slots.held(asked.sampled.n, asked.sampled.priority))
             self._run(asked, held)
             events = events_of(asked.answer.chunks(), done=not isinstance(asked.answer, ResponseAnswer))
             parts = await held.enter_async_context(aclosing(together(events)))

@@ -20,6 +20,7 @@ from app.tools.model_tool import ToolFailure
 from app.tools.shapes import Shape, hints_of
 from app.tools.shapes import shape_of as annotation_shape
 from py_core.display import one_line
+from py_core.engine.turns import Priority
 from py_core.grammar.expressions import Grammar, GrammarError
 from py_core.messages import UserError
 from py_core.sampling import MOST_BIASES, SamplingParams
@@ -65,6 +66,12 @@ class Sampled:
     repetition_penalty: float = 1.0
     stop: str | list[str] = field(default_factory=list)
     logit_bias: dict[str, float] = field(default_factory=dict)
+    service_tier: str = "auto"
+
+    @property
+    def priority(self) -> Priority:
+        """Return the urgency: answers of the tier "flex" wait while others are made."""
+        return Priority.BACKGROUND if self.service_tier == "flex" else Priority.INTERACTIVE
 
     @property
     def likeliest(self) -> int | None:

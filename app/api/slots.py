@@ -9,17 +9,19 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from app.api.errors import ApiError
+from py_core.engine.turns import Priority
 
 
 class Slots:
-    """Requests come to their turn in the order in which they came. `running`, `waiting`: how many there are."""
+    """Requests come to their turn by their priority, and equals in the order in which they came. `running`, `waiting`:
+    how many there are."""
 
     def __init__(self, most: int, queue: int) -> None:
         """most: answers at a time. queue: requests that may wait."""
         self.running = 0
         self._most, self._queue = most, queue
         self._is_closed = False
-        self._waiting = deque[tuple[int, asyncio.Future[None]]]()
+        self._waiting = deque[tuple[int, asyncio.Future[None], Priority]]()
 
     def close(self) -> None:
         """Refuse all that wait, and those to come."""
@@ -33,25 +35,26 @@ class Slots:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def held(self, answers: int) -> AsyncIterator[None]:
+    async def held(self, answers: int, priority: Priority = Priority.INTERACTIVE) -> AsyncIterator[None]:
         """Hold so many slots until the end of the block. Raises ApiError if too many requests wait already, or
         after `close`."""
         if self._is_closed:
             raise _closed()
-        if self._waiting or self.running + answers > self._most:
+        ahead = sum(other <= priority for _, _, other in self._waiting)
+        if ahead or self.running + answers > self._most:
             if len(self._waiting) >= self._queue:
                 raise ApiError(
                     "Too many requests wait for an answer: send this one again later.", HTTPStatus.TOO_MANY_REQUESTS
                 )
             turn = asyncio.get_running_loop().create_future()
-            self._waiting.append((answers, turn))
+            self._waiting.insert(ahead, (answers, turn, priority))
             try:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled() and turn.exception() is None:
                     self.running -= answers
-                elif (answers, turn) in self._waiting:
-                    self._waiting.remove((answers, turn))
+                elif (answers, turn, priority) in self._waiting:
+                    self._waiting.remove((answers, turn, priority))
                 self._go_on()
                 raise
         else:
@@ -64,7 +67,7 @@ class Slots:
 
     def _go_on(self) -> None:
         while self._waiting and self.running + self._waiting[0][0] <= self._most:
-            answers, turn = self._waiting.popleft()
+            answers, turn, _ = self._waiting.popleft()
             if not turn.done():  # otherwise its client has just left
                 self.running += answers
                 turn.set_result(None)

@@ -10,6 +10,7 @@ from app.generation.grammars import behind_thought
 from app.generation.text_stream import TextStream
 from app.protocol import Thought
 from py_core.engine.engine import Timings
+from py_core.engine.turns import Priority
 from py_core.loading import Model
 from py_core.sampling import SamplingParams, TokenProbability
 from py_core.token_sequence import TokenSequence
@@ -27,7 +28,7 @@ class WrittenToken:
 
 class AnswerStream:
     """`timings` has the answer's costs, and why it ended. `begins`: the place in the text as it was written from which
-    on it is the answer, once that is known."""
+    on it is the answer, once that is known. `priority`: as in Engine.generate."""
 
     def __init__(
         self, model: Model, max_tokens: int, sampling: SamplingParams, *, continues: bool = False,
@@ -40,6 +41,7 @@ class AnswerStream:
         self._stream: TextStream | None = None
         self._sequence: TokenSequence | None = None
         self._thinks, self._prompt_tokens = False, 0
+        self.priority = Priority.INTERACTIVE
         self.timings = Timings()
         self.begins: int | None = 0 if continues else None
 
@@ -71,7 +73,7 @@ class AnswerStream:
             sampling = replace(sampling, grammar=behind_thought(sampling.grammar, model.tokenizer))
         stream = self._stream = TextStream(
             model, sequence, self._max_tokens, sampling, self.timings, continues=self._continues,
-            end_at_loops=self._ends_at_loops, shown=self._shown,
+            end_at_loops=self._ends_at_loops, shown=self._shown, priority=self.priority,
         )  # fmt: skip
         self._sequence, self._prompt_tokens = sequence, len(prompt)
         splitter = ThoughtSplitter(self._thinks)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 
 from py_core.engine.engine import Timings
+from py_core.engine.turns import Priority
 from py_core.loading import Model
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
@@ -18,13 +19,14 @@ class TextStream:
         self, model: Model, sequence: TokenSequence, max_tokens: int, sampling: SamplingParams, timings: Timings, *,
         raw: bool = False, end_at_loops: bool = False, ids: AsyncIterator[list[int]] | None = None,
         begun: Sequence[int] = (), text: str | None = None, shown: Collection[str] = (), continues: bool = False,
+        priority: Priority = Priority.INTERACTIVE,
     ) -> None:  # fmt: skip
         """Call after a prefill. raw: special tokens are shown, and the end token does not end a text without a grammar.
         continues: the text goes on from the prompt's, as with `raw`.
 
-        end_at_loops, timings: as in Engine.generate. ids: replaces what it yields (learned_answer.py). begun: the
-        sequence's last tokens, if they are the beginning of the answer. text: what they are shown as, if known.
-        shown: special tokens that are shown.
+        end_at_loops, timings, priority: as in Engine.generate. ids: replaces what it yields (learned_answer.py).
+        begun: the sequence's last tokens, if they are the beginning of the answer. text: what they are shown as, if
+        known. shown: special tokens that are shown.
         """
         self._timings = timings
         self._decoder = model.tokenizer.stream(skip_special=not raw, continues=raw or continues, shown=shown)
@@ -34,7 +36,7 @@ class TextStream:
         """The text's length before each new token, and now."""
         self._ids = ids or model.engine.generate(
             sequence, max_tokens, sampling, timings, ignore_end=raw and sampling.grammar is None,
-            end_at_loops=end_at_loops, begun=begun,
+            end_at_loops=end_at_loops, begun=begun, priority=priority,
         )  # fmt: skip
 
     async def pieces(self) -> AsyncIterator[str]:

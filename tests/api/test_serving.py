@@ -60,6 +60,36 @@ async def test_answers_end_with_the_server_and_what_waits_is_refused(write_model
     model.close()
 
 
+async def test_what_may_wait_does_while_others_are_answered(write_model, open_model) -> None:
+    model = await open_model(write_model(tied=False, context=2048))
+    api, path, ended = ApiServer(model, ApiOptions(answers=2)), "/v1/chat/completions", list[str]()
+    transport = httpx.ASGITransport(api.app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
+
+        async def ask(name: str, tokens: int, **more: str) -> None:
+            assert (await http.post(path, json={**LONG, "max_tokens": tokens, **more})).status_code == 200
+            ended.append(name)
+
+        def made() -> int:
+            return sum(timings.new_tokens for asked in api.door._running for timings in asked.answer.timings)
+
+        async def has_begun() -> bool:
+            return made() > 0
+
+        flexible = asyncio.ensure_future(ask("flexible", 300, service_tier="flex"))
+        await until(has_begun)
+        before = made()
+        await ask("urgent", 100)
+        assert made() < before + 50
+        more = [
+            asyncio.ensure_future(ask(name, 3, service_tier=tier))
+            for name, tier in (("first", "auto"), ("second", "flex"), ("third", "auto"))
+        ]
+        await asyncio.gather(flexible, *more)
+    assert ended.index("first") < ended.index("third") < ended.index("second")
+    model.close()
+
+
 async def test_the_site_may_have_the_api_and_ctrl_c_ends_both(site: Path, write_model) -> None:
     model = write_model(tied=False, context=2048)
     options = ["--page", "--dist", site, "--no-open", "--port", "0", "--backend", "numpy", "--model", model]
