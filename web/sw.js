@@ -322,7 +322,7 @@ function partsFrom(port, page) {
   const looking = setInterval(async () => {
     if (!await worker.clients.get(page)) put({ error: 'The page that ran the model was closed: ask again.' });
   }, LOOK_MS);
-  port.onmessage = ({ data }) => put(data);
+  port.onmessage = ({ data }) => 'runs' in data || put(data); // several modules of a page may say that they run one
   return {
     ended,
     leave: () => {
