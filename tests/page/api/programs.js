@@ -31,12 +31,15 @@ export async function answers() {
   const events = [];
   for await (const event of await sonata.responses.create({ input: 'Hi', max_output_tokens: 6, stream: true })) events.push(event.type);
   const vectors = (await sonata.embeddings.create({ input: ['A cat sat.', 'A cat sits.', 'Stocks fell.'] })).data.map(({ embedding }) => embedding);
+  const probable = async (more) => (await sonata.chat.completions.create({ messages, max_tokens: 6, logprobs: true, top_logprobs: 1, ...more })).choices[0].logprobs.content;
+  const likeliest = await probable({}), biased = await probable({ logit_bias: { 7: 100 } });
   const alike = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
   return {
     whole: whole.choices[0].message.content, text, tokens: [whole.usage.completion_tokens, usage.completion_tokens],
     formed: JSON.parse((await sonata.chat.completions.create({ messages, response_format })).choices[0].message.content),
     continued: (await sonata.completions.create({ prompt: 'Hi', max_tokens: 6 })).choices.length,
     events: [events[0], events.at(-1)], models: (await sonata.models.list()).data.map(({ id }) => id),
+    likeliest: likeliest.filter(({ token, top_logprobs }) => top_logprobs[0].token === token).length, biased: [biased.length, new Set(biased.map(({ token }) => token)).size],
     alike: alike(vectors[0], vectors[1]) > alike(vectors[0], vectors[2]) + 0.2,
   };
 }

@@ -95,6 +95,7 @@ async def test_answers_are_whole_or_streamed_and_have_the_form_that_is_asked_for
     assert found["events"][1] in ("response.completed", "response.incomplete")
     assert found["models"] == ["Tiny"]
     assert found["continued"] == 1
+    assert (found["likeliest"], found["biased"]) == (6, [6, 1])
     assert found["alike"]
 
 
