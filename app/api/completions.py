@@ -30,7 +30,7 @@ from py_core.messages import UserError
 from py_core.sampling import SamplingParams
 from py_core.token_sequence import TokenSequence
 from py_core.tokenizers.aside import encode_aside
-from py_core.tokenizers.prompts import encode_text
+from py_core.tokenizers.prompts import framed
 from py_core.tool_calls.definitions import ChoiceMode, ToolCall
 from py_core.tool_calls.prompt import with_tools
 
@@ -176,9 +176,7 @@ class CompletionAnswer:
         """Read the prompt. Raises ApiError if it cannot be one."""
         model, given = self._model, self._given
         if isinstance(given, str):
-            self._prompt = await encode_aside(
-                len(given), lambda: encode_text(model.tokenizer, given, special=True, bos=model.bos)
-            )
+            self._prompt = framed(model.tokenizer, await encode_aside(model.tokenizer, [(given, True)]), bos=model.bos)
         else:
             self._prompt = [int(token) for token in given]
         if not self._prompt:

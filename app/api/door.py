@@ -36,7 +36,7 @@ from py_core.display import one_line
 from py_core.loading import Model
 from py_core.routing.embedder import EmbedderError, SentenceEmbedder
 from py_core.tokenizers.aside import encode_aside
-from py_core.tokenizers.prompts import encode_text
+from py_core.tokenizers.prompts import framed
 
 if TYPE_CHECKING:
     from app.api.lessons import LessonAnswer, LessonMemory
@@ -215,13 +215,8 @@ class Door:
             )
             raise ApiError(sentence, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, param="content")
         model = self._model()
-
-        def encode() -> list[int]:
-            if asked.add_special:
-                return encode_text(model.tokenizer, text, special=True, bos=model.bos)
-            return model.tokenizer.encode(text)
-
-        return {"tokens": await encode_aside(len(text), encode)}
+        tokens = await encode_aside(model.tokenizer, [(text, asked.add_special)])
+        return {"tokens": framed(model.tokenizer, tokens, bos=model.bos) if asked.add_special else tokens}
 
     async def _detokenize(self, body: bytes) -> dict[str, Any]:
         asked, model = read(DetokenizeRequest, _object(body)), self._model()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from typing import Protocol
 
 from py_core.tokenizers.special_tokens import SpecialTokens
@@ -28,6 +29,8 @@ LONG_TOKEN = 24
 
 CACHE_WORDS = 1 << 15
 CACHE_WORD_LENGTH = 64
+
+WORDS_AT_ONCE = 256
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -78,6 +81,12 @@ class Tokenizer(Protocol):
         special part. Everything between two special tokens is one text, across parts.
 
         guarded: user-defined tokens that are treated like control tokens."""
+        ...
+
+    def encode_pieces(
+        self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = (), continues: bool = False
+    ) -> Iterator[list[int]]:
+        """Yield what `encode_parts` returns, some words at a time."""
         ...
 
     def token_bytes(self, index: int) -> bytes:
@@ -169,6 +178,11 @@ class VocabularyTokenizer(ABC):
     def encode_parts(
         self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = (), continues: bool = False
     ) -> list[int]:
+        return list(chain.from_iterable(self.encode_pieces(parts, guarded, continues)))
+
+    def encode_pieces(
+        self, parts: Iterable[tuple[str, bool]], guarded: Collection[str] = (), continues: bool = False
+    ) -> Iterator[list[int]]:
         texts: list[str] = []
         spans: list[tuple[int, int]] = []
         length = 0
@@ -179,15 +193,15 @@ class VocabularyTokenizer(ABC):
                 spans.append((length, length + len(text)))
             texts.append(text)
             length += len(text)
-        out: list[int] = []
         at_start = not continues
         for piece in self._special.split("".join(texts), spans, guarded):
             if isinstance(piece, int):
-                out.append(piece)
+                yield [piece]
             else:
-                out += self._encode_words(self.words(piece, at_start))
+                words = iter(self.words(piece, at_start))
+                while some := list(islice(words, WORDS_AT_ONCE)):
+                    yield self._encode_words(some)
             at_start = isinstance(piece, int)
-        return out
 
     def _encode_words(self, words: Iterable[str]) -> list[int]:
         cache = self._cache

@@ -246,8 +246,7 @@ async def encode_chat(
                     value=shown(value),
                 )
         parts = [*await _parts(template, messages, tools, add_generation_prompt, forbidden), *begun]
-    ids = await encode_aside(sum(len(text) for text, _ in parts), lambda: tokenizer.encode_parts(parts, marks))
-    return framed(tokenizer, ids, bos=bos, by_template=True)
+    return framed(tokenizer, await encode_aside(tokenizer, parts, marks), bos=bos, by_template=True)
 
 
 async def _parts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.template_renderer import native_renderer
+from py_core.tokenizers import aside
 from py_core.tokenizers.base import Tokenizer
 from py_core.tokenizers.chat_template import ChatTemplate, ChatTemplateError
 from py_core.tokenizers.prompts import encode_text, framed
 from py_core.tokenizers.registry import tokenizer_from_gguf
 from py_core.tokenizers.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 from tests.random_examples import examples
+from tests.tiny.llama import TinyLlama
+from tests.tiny.models import metadata
 from tests.tiny.tokenizers import bpe
 from tests.tokenizers.templates import encode_chat, render, template_of
 
@@ -268,3 +272,23 @@ def test_tokens_by_which_the_template_tells_who_speaks_are_not_taken_from_a_mess
     assert made.encode("<|SYSTEM|>") == [258]
     with pytest.raises(ChatTemplateError, match="contains a special token"):
         encode_chat(made, template, [{"role": "<|USER|>", "content": "a"}])
+
+
+# --- long texts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+async def test_a_long_text_is_encoded_beside_other_work(has_threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "HAS_THREADS", has_threads)
+    tokenizer = tokenizer_from_gguf(metadata(TinyLlama()))
+    digits = str.maketrans("0123456789", "abcdefghij")  # numbers would be cut into digits
+    text = "".join(f"{10 * str(number)} ".translate(digits) for number in range(10_000))
+    parts = [(text, False), ("<|im_end|>", True)]
+    encoding = asyncio.ensure_future(aside.encode_aside(tokenizer, parts))
+    begin = last = time.perf_counter()
+    longest = 0.0
+    while not encoding.done():
+        await asyncio.sleep(0)
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert longest < (last - begin) / 2
+    assert await encoding == tokenizer.encode_parts(parts)
