@@ -14,7 +14,7 @@ import pytest
 
 from py_core.backends.numpy.backend import NumpyBackend
 from py_core.loading import Model
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, probability_of
 
 FURTHER = [pytest.param(name, marks=pytest.mark.all) for name in ("p1", "p3")]
 PROMPTS = ["p0", *FURTHER]
@@ -42,6 +42,13 @@ def test_the_logits_after_the_prompt_are_llama_cpps(forced: tuple) -> None:
     assert ours.shape == theirs.shape
     assert ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs) > 0.99999
     assert np.abs(ours - theirs).max() < 0.02
+    # So are the probabilities of what it says, and of what else is likely.
+    theirs -= theirs.max() + np.log(np.exp(theirs - theirs.max()).sum())
+    noted = probability_of(rows[0], expected.greedy_ids[0], 20)
+    assert noted.logprob == pytest.approx(theirs[expected.greedy_ids[0]], abs=0.02)
+    tokens, logprobs = zip(*noted.likeliest, strict=True)
+    np.testing.assert_allclose(logprobs, theirs[list(tokens)], atol=0.02)
+    np.testing.assert_allclose(logprobs, np.sort(theirs)[:-21:-1], atol=0.02)
 
 
 def test_every_sure_token_of_llama_cpp_is_the_argmax_here(forced: tuple) -> None:
