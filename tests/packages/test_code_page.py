@@ -40,7 +40,7 @@ def test_a_program_in_node_gets_an_answer(heading: str, address: str) -> None:
 
 def test_the_command_of_the_shell_gets_an_answer_in_parts(address: str) -> None:
     told = run(["bash", "-c", _for("With curl", address)])
-    assert told.count("chat.completion.chunk") > 3
+    assert told.count("chat.completion.chunk") > 2  # the head, texts and the end
     assert told.endswith("data: [DONE]\n\n")
 
 
