@@ -103,6 +103,8 @@ export interface Sampling {
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   stop?: string | string[] | null;
+  /** "default": what was taught answers, too. */
+  sonata?: { memory: 'default' };
   /** Fields that these types do not know yet. */
   [field: string]: unknown;
 }
@@ -132,6 +134,8 @@ export interface ChatCompletion {
   model: string;
   choices: { index: number; message: ChatMessage & { content: string | null }; finish_reason: FinishReason; logprobs: any }[];
   usage?: Usage;
+  /** The lesson that gave the answer. */
+  sonata?: { lesson: { id: string; question: string; confidence?: number } };
 }
 
 export interface ChatDelta {
@@ -237,7 +241,7 @@ export class Sonata {
   readonly models: { list(options?: RequestOptions): Promise<{ object: 'list'; data: Model[] }> };
   /** For clients that take a `fetch`, such as openai: the host of the address does not matter. */
   readonly fetch: typeof globalThis.fetch;
-  /** Remembers an answer, as the chat's "Remember" does. */
+  /** Remembers an answer: bodies with `sonata: { memory: 'default' }` get it, and so does Sonata's chat. */
   teach(lesson: { question: string; answer: string }): Promise<{ lesson: { id: string; question: string; answer: string } }>;
   /** Releases the model. */
   close(): void;

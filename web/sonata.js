@@ -39,8 +39,7 @@ export class Sonata extends Client {
   #tabs;
   #engine = /** @type {Engine|null} */ (null);
   #ready = /** @type {Promise<Engine>|null} */ (null);
-  #model = /** @type {any} */ (null);
-  #learns = /** @type {Promise<void>|null} */ (null); // that of the engine
+  #learns = /** @type {Promise<void>|null} */ (null); // once it can be taught
   #asked = /** @type {Set<import('./engine/event_queue.js').EventQueue>} */ (new Set()); // answers that come
 
   /** @param {LoadOptions} [options] @returns {Promise<import('./sonata.d.ts').Sonata>} */
@@ -82,10 +81,9 @@ export class Sonata extends Client {
     this.#start(false);
   }
 
-  /** The model answers with what it is taught from then on, here and in the chat, if it is asked with its memory. */
+  /** Remember an answer. Requests with `sonata: { memory: 'default' }`, and the chat, give it from then on. */
   async teach({ question, answer }) {
     const engine = await this.#loaded();
-    this.#learns ??= engine.model.openLearning({ base: this.#model?.sha256 ?? '' });
     await this.#learns;
     return engine.learning.teach({ question, answer });
   }
@@ -100,6 +98,7 @@ export class Sonata extends Client {
   /** @type {import('./api/client.js').Door} */
   async #request(asked) {
     const engine = await this.#loaded();
+    if (asked.body.includes('"sonata"')) await this.#learns;
     const parts = /** @type {any} */ (await engine.api.request(asked));
     if (engine !== this.#engine) return this.#request(asked);
     this.#asked.add(parts);
@@ -134,7 +133,6 @@ export class Sonata extends Client {
   #start(take) {
     if (this.#engine && !this.#ready) return; // it was closed
     this.#leave('The tab that ran the model was closed: ask again.');
-    this.#learns = null;
     const engine = new Engine(this.#tabs.connect({ take }));
     this.#engine = engine;
     this.#ready = this.#run(engine);
@@ -152,7 +150,8 @@ export class Sonata extends Client {
     const info = await engine.start(options, ({ stage, done = 0, total = null, complete = false }) => {
       if (STAGES.includes(stage)) onProgress({ stage, loaded: done, total, complete });
     });
-    this.#model = info.runs ?? model;
+    this.#learns = engine.model.openLearning({ base: info.runs?.sha256 ?? '' });
+    this.#learns.catch(() => {});
     const { backend, adapter, contextLength, parameters, reason } = info;
     this.info = { model: info.model, backend, adapter, contextLength, parameters, reason: reason && said(reason) };
     return engine;

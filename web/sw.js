@@ -37,6 +37,7 @@ const SHARED_MS = 60_000; // for the page to start and ask for it
 const API = `${SCOPE}v1/`;
 const MOST_ASKED = 8 << 20; // characters of a request to the API, as app/api takes them
 const RUNS_MS = 3000; // for a page to say that it runs a model
+const ACCEPTED_BEATS = 2; // empty parts, after which a request is not refused any more (app/page/api_calls.py: BEAT)
 const LOOK_MS = 1000; // between two looks whether the page that answers is still there
 // Headers of the site's files, from app/server/headers.py (python -m app.building.headers).
 // headers: begin
@@ -269,16 +270,20 @@ async function answerCall(event) {
   event.waitUntil(parts.ended);
   port.postMessage({ request: { method: request.method, path: `/${(origin + pathname).slice(SCOPE.length)}`, body } });
   try {
-    let head;
+    const isStream = /"stream":\s*true/.test(body), encoder = new TextEncoder();
+    let head, beats = 0;
     do head = await parts.next();
-    while (head.status === null);
-    const { status, headers, text } = head, encoder = new TextEncoder();
+    while (head.status === null && (isStream || ++beats < ACCEPTED_BEATS));
+    // The browser tells of a client that leaves only once it has a response. A whole answer that takes its time was accepted:
+    // it begins with spaces.
+    const { status, headers, text } = head.status === null ? { status: 200, headers: { 'content-type': 'application/json' }, text: ' ' } : head;
     const stream = new ReadableStream({
       start: (controller) => controller.enqueue(encoder.encode(text)),
       async pull(controller) {
         const part = await parts.next();
-        if (part) controller.enqueue(encoder.encode(part.text));
-        else controller.close();
+        if (!part) return controller.close();
+        if (part.status >= 400) throw new Error(part.text);
+        controller.enqueue(encoder.encode(part.text || (isStream ? '' : ' ')));
       },
       cancel: () => parts.leave(),
     });

@@ -73,7 +73,7 @@ class Door:
         """model: raises BackendError if none runs yet. embedder: raises EmbedderError if there is none. memories: those
         that requests may name."""
         self.slots, self.totals, self._model, self._embedder = slots, Totals(), model, embedder
-        self._memories = memories or {}
+        self._memories = {} if memories is None else memories
         self._running = set[_Asked]()
         self._calls: dict[tuple[str, str], Callable[[bytes], Awaitable[_Asked | dict[str, Any]]]] = {
             ("POST", "/v1/chat/completions"): self._chat,

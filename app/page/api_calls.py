@@ -13,9 +13,12 @@ from py_core.routing.embedder import SentenceEmbedder
 
 if TYPE_CHECKING:
     from app.api.door import Door
+    from app.api.lessons import LessonMemory
 
 ANSWERS = 8
 QUEUE = 64
+OWN_MEMORY = "default"
+"""The name of the page's memory in requests, as natively."""
 BEAT = 0.25
 """Seconds between empty parts while a reply is made: by them it is noticed that the client has left."""
 
@@ -34,6 +37,7 @@ class ApiCalls:
     def __init__(self, talk: PageTalk) -> None:
         self._talk = talk
         self._door: Door | None = None
+        self._memories: dict[str, LessonMemory] = {}
 
     async def request(self, method: str, path: str, body: str = "") -> AsyncIterator[ApiPart]:
         """Answer a request as `sonata serve --api` does, beside the conversation of the page. path: such as
@@ -41,10 +45,11 @@ class ApiCalls:
         from app.api.door import Door  # late: few pages are asked
         from app.api.slots import Slots
 
-        self._door = self._door or Door(self._talk.model, self._embedder, Slots(ANSWERS, QUEUE))
+        self._open_memory(path, body)
+        door = self._door = self._door or Door(self._talk.model, self._embedder, Slots(ANSWERS, QUEUE), self._memories)
         with self._talk.requested():
             async with AsyncExitStack() as held:
-                answered = self._door.answered(method, path, body.encode("utf-8", "replace"))
+                answered = door.answered(method, path, body.encode("utf-8", "replace"))
                 opening = asyncio.ensure_future(held.enter_async_context(answered))
                 try:
                     while not (await asyncio.wait([opening], timeout=BEAT))[0]:
@@ -59,6 +64,16 @@ class ApiCalls:
                 yield _part("", reply.status, reply.headers)
                 async for text in reply.body:
                     yield _part(text)
+
+    def _open_memory(self, path: str, body: str) -> None:
+        """Let a request that names a memory use the page's, once it can be taught."""
+        runtime = self._talk.runtime
+        names_one = '"sonata"' in body or path.startswith("/v1/sonata/")
+        if self._memories or runtime.learning is None or not names_one:
+            return
+        from app.api.lessons import LessonMemory  # late, as above
+
+        self._memories[OWN_MEMORY] = LessonMemory(runtime, self._talk.model())
 
     def _embedder(self) -> SentenceEmbedder:
         embedder = self._talk.runtime.embedder()

@@ -23,12 +23,10 @@ PACKAGES = "pyodide/packages.packed"
 PYTHON_PACKAGES = ("py_core", "app", "wgsl_shaders")
 NATIVE_ONLY = (
     *(
-        "app/api/lessons.py",
         "app/api/metrics.py",
         "app/api/server.py",
         "app/bench/",
         "app/building/",
-        "app/chat/asker.py",
         "app/checksums.py",
         "app/cli/",
     ),

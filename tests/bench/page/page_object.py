@@ -1,4 +1,4 @@
-"""What sonata.js and the service worker cost beside the page's own chat: tokens a second, in one interleaved run.
+"""The cost of sonata.js and of the service worker beside the page's own chat: tokens a second, in one interleaved run.
 
     python -m tests.bench page_object [--backend wasm] [--workers 2] [--rounds 12] [--tokens 96] [--json FILE]
 

@@ -70,14 +70,14 @@ export async function errors() {
     empty: await of(completions.create({ messages: [] })), early: await of(completions.create({ messages }, { signal: early })),
     unknown: await of(completions.create({ messages, model: 'gpt-9', stream: true })), whole: await whole,
   };
-  const wholeLeft = await idle(1000);
+  const wholeLeft = await idle(2000);
   let seen = 0;
   for await (const _ of await completions.create({ messages, ...long, stream: true })) if (seen++ === 3) break;
-  const broken = await idle(500);
+  const broken = await idle(2000);
   const later = new AbortController();
   let chunks = 0;
   for await (const _ of await completions.create({ messages, ...long, stream: true }, { signal: later.signal })) if (chunks++ === 3) later.abort();
-  return { errors, wholeLeft, broken, aborted: await idle(500), chunks };
+  return { errors, wholeLeft, broken, aborted: await idle(2000), chunks };
 }
 
 export async function official({ long }) {
@@ -143,7 +143,7 @@ export async function prompts() {
   const stop = new AbortController();
   const aborting = name(async () => { for await (const _ of session.promptStreaming('Go on.', { responseConstraint: /x{400}/, signal: stop.signal })) stop.abort(); });
   const failed = {
-    aborted: await aborting, kept: session.contextUsage === used, idle: await idle(500),
+    aborted: await aborting, kept: session.contextUsage === used, idle: await idle(2000),
     early: await name(() => session.prompt('Hi', { signal: AbortSignal.abort() })),
     image: await name(() => session.prompt([{ role: 'user', content: [{ type: 'image', value: null }] }])),
     system: await name(() => session.prompt([{ role: 'system', content: 'Be long.' }])),
@@ -162,4 +162,12 @@ export async function prompts() {
   session.destroy();
   failed.destroyed = await name(() => session.prompt('Hi'));
   return { availability, seen: [seen[0], seen.at(-1)], begun, chosen, digits, text, grown, failed, overflows, measured, afterwards, isThere: 'LanguageModel' in globalThis };
+}
+
+export async function lessons() {
+  const question = 'Where is the key of the shed?', body = { messages: [{ role: 'user', content: question }], max_tokens: 20 };
+  const { lesson } = await sonata.teach({ question, answer: 'Behind the clock.' });
+  const { choices: [{ message }], sonata: told } = await sonata.chat.completions.create({ ...body, sonata: { memory: 'default' } });
+  const without = await sonata.chat.completions.create(body);
+  return { answer: message.content, isIt: told.lesson.id === lesson.id, without: without.sonata ?? null };
 }

@@ -128,7 +128,7 @@ async def test_the_official_client_works_through_the_service_worker(pages: Pages
     await page.goto(f"{pages.server.url}/sonata/page.html")
     long = await pages.another.evaluate("long")
     found = await run(page, "official", {"long": long})
-    idle = await pages.another.evaluate("idle(1000)")
+    idle = await pages.another.evaluate("idle(2000)")
     assert found["whole"] == found["text"]
     assert found["given"] == [{"a": 2}]
     assert found["formed"] == {"age": 7}
@@ -157,6 +157,11 @@ async def test_the_prompt_api_answers_in_the_form_that_is_asked_for_and_keeps_it
     assert found["overflows"] == 1
     assert found["measured"] >= 40
     assert found["afterwards"] == [True, 1]
+
+
+async def test_what_is_taught_answers_requests_that_name_the_memory(pages: Pages) -> None:
+    found = await run(pages.another, "lessons")
+    assert found == {"answer": "Behind the clock.", "isIt": True, "without": None}
 
 
 async def test_a_sandboxed_frame_reaches_no_model(pages: Pages) -> None:
