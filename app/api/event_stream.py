@@ -16,7 +16,8 @@ from py_core.backend_errors import BackendError
 EVERY = 0.004
 """Seconds between two parts. Tokens that take longer are never held."""
 AT_ONCE = 2
-"""The first parts, which do not wait: the head of an answer, and its first token."""
+"""The first events, which go on without a task between: the head of an answer, and its first token. The next step may
+be run on this thread."""
 
 
 async def events_of(chunks: AsyncIterator[dict[str, Any]], *, done: bool) -> AsyncGenerator[str]:
@@ -37,27 +38,26 @@ async def together(events: AsyncGenerator[str]) -> AsyncGenerator[str]:
     held, has_more = list[str](), asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(events):
-            async for event in events:
-                held.append(event)
-                has_more.set()
+        async for event in events:
+            held.append(event)
+            has_more.set()
 
-    reading, parts = asyncio.ensure_future(read()), 0
-    reading.add_done_callback(lambda _: has_more.set())
-    try:
-        while True:
-            await has_more.wait()
-            has_more.clear()
-            if held:
-                text = "".join(held)
-                held.clear()
-                yield text
-                parts += 1
-            if reading.done() and not held:
-                reading.result()
+    async with aclosing(events):
+        for _ in range(AT_ONCE):
+            if (event := await anext(events, None)) is None:
                 return
-            if parts >= AT_ONCE:
-                await asyncio.wait([reading], timeout=EVERY)
-    finally:
-        reading.cancel()
-        await asyncio.wait([reading])
+            yield event
+        reading = asyncio.ensure_future(read())
+        reading.add_done_callback(lambda _: has_more.set())
+        try:
+            while not reading.done() or held:
+                await has_more.wait()
+                has_more.clear()
+                if text := "".join(held):
+                    held.clear()
+                    yield text
+                    await asyncio.wait([reading], timeout=EVERY)
+            reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])

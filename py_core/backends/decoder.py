@@ -97,7 +97,7 @@ class Decoder:
                     forward_first, prepared = await self._prepare(sequences, sampling), True
                     watch = Stopwatch()
                 if more and not plan:  # else the steps in flight are awaited first
-                    await self._fill(sequences, n - done, sampling, forward_first, in_flight)
+                    await self._fill(sequences, n - done, sampling, forward_first, in_flight, is_first=not done)
                     forward_first = True
                 batch = in_flight.popleft()
                 found = await batch.future
@@ -249,19 +249,27 @@ class Decoder:
 
     async def _fill(
         self, sequences: Sequence[TokenSequence], left: int, sampling: Sequence[SamplingParams], forward_first: bool,
-        in_flight: InFlight,
+        in_flight: InFlight, is_first: bool = False,
     ) -> None:  # fmt: skip
-        """Submit batches until there are enough, or until the first is over.
+        """Submit batches until there are enough, or until the first is over. is_first: nothing was heard yet; then that
+        is a single step and one batch behind it, so that the first token comes soon, and sequences that begin at the
+        same time do not wait for each other's steps.
 
         If the ends of submissions that were made together are heard together, there is a pause between them, in which
         states of grammars are brought to the device.
         """
         while in_flight.likely < left and wants_more(len(in_flight), in_flight.seconds):
-            batch = await self._submit(sequences, left - in_flight.likely, sampling, forward_first, in_flight)
+            steps = 1 if is_first and not in_flight else left - in_flight.likely
+            batch = await self._submit(sequences, steps, sampling, forward_first, in_flight)
             if batch is None:
                 return
             in_flight.append(batch)
             forward_first = True
+            if is_first:
+                await asyncio.sleep(0)  # natively the CPU's kernels run before this goes on: the step is over
+                if len(in_flight) > 1 or in_flight[0].future.done():
+                    return
+                continue
             if any(one.constraint for one in sequences):
                 self._grammars.look_ahead(_LOOKED_AHEAD)
             pause = _APART * batch.seconds - (time.perf_counter() - batch.submitted)
