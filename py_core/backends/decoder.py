@@ -45,6 +45,10 @@ class Decoder:
     """True if repeated text is guessed where the kernels run. If not, a pass with guesses is awaited before the next
     one, as the passes of a draft model always are."""
 
+    AWAITS_FIRST = True
+    """True if the first step is awaited before many are queued. A GPU would run dry then: the host takes about as long
+    to encode steps as the GPU to run them."""
+
     FORCED_ROWS = 1
     """Rows of a pass over tokens that a grammar forces, with logits: 1 if each row takes as long as the first."""
 
@@ -97,7 +101,9 @@ class Decoder:
                     forward_first, prepared = await self._prepare(sequences, sampling), True
                     watch = Stopwatch()
                 if more and not plan:  # else the steps in flight are awaited first
-                    await self._fill(sequences, n - done, sampling, forward_first, in_flight, is_first=not done)
+                    await self._fill(
+                        sequences, n - done, sampling, forward_first, in_flight, is_first=not done and self.AWAITS_FIRST
+                    )
                     forward_first = True
                 batch = in_flight.popleft()
                 found = await batch.future

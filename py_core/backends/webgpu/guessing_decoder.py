@@ -23,6 +23,7 @@ class GuessingDecoder(Decoder):
     """All steps of a text are passes with guesses, of one row or more."""
 
     GUESSES_AHEAD = True
+    AWAITS_FIRST = False
     FORCED_ROWS = MAX_LOGIT_ROWS
     LEAST_FORCED = 16
 
