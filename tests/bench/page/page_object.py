@@ -1,11 +1,11 @@
-"""The cost of sonata.js and of the service worker beside the page's own chat: tokens a second, in one interleaved run.
+"""The cost of sonata.js and of the service worker beside the page's own chat, in one interleaved run.
 
-    python -m tests.bench page_object [--backend wasm] [--workers 2] [--rounds 12] [--tokens 96] [--json FILE]
+    python -m tests.bench page_object [--backend wasm] [--workers 2] [--rounds 12] [--characters 400] [--json FILE]
 
 One page, one engine, and the same question without routing, in turns: the chat of the page; a stream of the object that
 `Sonata.load()` gives; and a stream of a plain fetch of `/v1/chat/completions`, which the service worker answers. A rate
-is that of the texts that come after the first one, until there are as many as --tokens; `beside` is the median of the
-rounds' ratios to the chat.
+is that of the characters that come after the first text, until there are --characters: the texts are the same, and
+tokens that wait come as one text. `beside` is the median of the rounds' ratios to the chat.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ RATE = """async (texts, count) => {
   for await (const text of texts) {
     if (!text) continue;
     const now = performance.now();
+    if (first) seen += text.length;
     first ||= now;
-    if (seen++ === count) return count / (now - first) * 1000;
+    if (seen >= count) return seen / (now - first) * 1000;
   }
-  throw new Error(`the answer ended after ${seen} texts`);
+  throw new Error(`the answer ended after ${seen} characters`);
 }"""
 TEXTS = {
     "page": """async function* (question) {
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--backend", default="wasm", choices=("wasm", "webgpu"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--characters", type=int, default=400)
     options = parser.parse_args()
     given = {"backend": options.backend, "workers": options.workers}
     with local_server() as address, chromium() as browser:
@@ -71,27 +72,29 @@ def main() -> None:
         until_ready(page)
         page.wait_for_function("() => navigator.serviceWorker.controller", timeout=LIMIT_MS)
         evaluate(page, LOAD, given)
-        rows = measure(page, options.rounds, options.tokens)
+        rows = measure(page, options.rounds, options.characters)
         adapter = page.evaluate("sonata.info.adapter")
-    found = figures(rows) | {"adapter": adapter, "cpu": processor(), "tokens": options.tokens, **given}
-    table = Table("way", "tok/s", "beside the chat", title=f"{adapter}; {found['cpu']}; {options.tokens} tokens")
+    found = figures(rows) | {"adapter": adapter, "cpu": processor(), "characters": options.characters, **given}
+    table = Table(
+        "way", "characters/s", "beside the chat", title=f"{adapter}; {found['cpu']}; {options.characters} characters"
+    )
     for way in WAYS:
-        table.add_row(way, f"{found[way]['tok_s']:.1f}", f"{found[way]['beside']:.3f}")
+        table.add_row(way, f"{found[way]['per_second']:.1f}", f"{found[way]['beside']:.3f}")
     print_tables(table)
     write_figures(options, found)
 
 
-def measure(page: Page, rounds: int, tokens: int) -> list[dict[str, float]]:
-    """Return tokens a second of each way, by round."""
+def measure(page: Page, rounds: int, count: int) -> list[dict[str, float]]:
+    """Return characters a second of each way, by round."""
     messages = [{"role": "user", "content": QUESTION}]
-    body = {"messages": messages, "max_tokens": 4 * tokens, "stream": True}
+    body = {"messages": messages, "max_tokens": 512, "stream": True}
     rows = []
     for number in range(rounds + 1):
         row = {}
         for at in range(len(WAYS)):
             way = WAYS[(at + number) % len(WAYS)]
             script = f"([question, body, count]) => ({RATE})(({TEXTS[way]})(question, body), count)"
-            row[way] = evaluate(page, script, [QUESTION, body, tokens])
+            row[way] = evaluate(page, script, [QUESTION, body, count])
         rows.append(row)
     return rows[1:]  # the first one reads the prompt
 
@@ -99,7 +102,7 @@ def measure(page: Page, rounds: int, tokens: int) -> list[dict[str, float]]:
 def figures(rows: list[dict[str, float]]) -> dict[str, Any]:
     return {
         way: {
-            "tok_s": median(row[way] for row in rows),
+            "per_second": median(row[way] for row in rows),
             "beside": median(row[way] / row["page"] for row in rows),
         }
         for way in WAYS
