@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -109,6 +109,8 @@ class ApiServer:
                 body, query = await self._body(request), request.url.query
                 answered = self.door.answered(request.method, f"{request.url.path}?{query}", body)
                 reply = await until_gone(receive, held.enter_async_context(answered))
+                if not isinstance(reply.body, bytes):
+                    return await until_gone(receive, _send_stream(reply, reply.body, send))
             except ApiError as error:
                 reply = refusal(error)
             except ClientDisconnect:
@@ -207,11 +209,19 @@ async def until_gone(receive: Receive, doing: Awaitable[T]) -> T:
 
 
 def response(reply: Reply) -> Response:
-    """Return the response of HTTP."""
-    headers = dict(reply.headers)
-    if isinstance(reply.body, bytes):
-        return Response(reply.body, reply.status, headers)
-    return StreamingResponse(reply.body, reply.status, headers)
+    """Return the response of HTTP to a reply that is no stream."""
+    assert isinstance(reply.body, bytes)
+    return Response(reply.body, reply.status, dict(reply.headers))
+
+
+async def _send_stream(reply: Reply, events: AsyncIterator[str], send: Send) -> None:
+    """Starlette's own cancels what it runs at each wait, also while a generator closes."""
+    head = Response(None, reply.status, dict(reply.headers)).raw_headers
+    head = [(name, value) for name, value in head if name != b"content-length"]
+    await send({"type": "http.response.start", "status": reply.status, "headers": head})
+    async for text in events:
+        await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _not_there(request: Request, error: Exception) -> Response:

@@ -90,7 +90,7 @@ async def load(
                 case 1:
                     assert await answer(http, body_of(kind, tokens, stream=False)) == texts[kind]
                 case 2:
-                    await leave(address, kind, 3 * kind)  # before the head to the third token
+                    await leave(address, kind, 8 * kind)  # before the head, or behind some tokens
                 case 3:
                     long = body_of(kind, tokens, messages=[{"role": "user", "content": "a " * (1 << 19)}])
                     await refused(http, json.dumps(long).encode(), "context_length_exceeded")

@@ -31,7 +31,9 @@ async def model(write_model, open_model) -> AsyncIterator[Model]:
 
 
 @alone
-async def test_each_gets_what_it_would_get_alone_and_nothing_is_left(model: Model) -> None:
+async def test_each_gets_what_it_would_get_alone_and_nothing_is_left(
+    model: Model, capfd: pytest.CaptureFixture[str]
+) -> None:
     api = ApiServer(model, ApiOptions(answers=8, queue=AT_ONCE, unread_seconds=1.0))
     async with (
         listening(api, send_buffer=4096) as (server, address),
@@ -59,6 +61,7 @@ async def test_each_gets_what_it_would_get_alone_and_nothing_is_left(model: Mode
         assert max(kept) < BUFFERED * STALLED
         assert (api.door.slots.running, api.door.slots.waiting, len(api.door._running)) == (0, 0, 0)
         assert not model.engine._sequences
+        assert "Exception" not in capfd.readouterr().err
         told = (await http.get("/metrics")).text
     figures = {one.name: one.value for family in text_string_to_metric_families(told) for one in family.samples}
     assert figures["llamacpp:requests_processing"] == figures["llamacpp:requests_deferred"] == 0
