@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -253,13 +252,12 @@ async def test_a_long_text_is_encoded_beside_the_answers(model: Model) -> None:
     ):
         text = "".join(f"w{number} " for number in range(100_000))
         encoding = asyncio.ensure_future(http.post("/tokenize", json={"content": text}))
-        begin, waits = time.perf_counter(), list[float]()
+        others = 0
         while not encoding.done():
-            asked = time.perf_counter()
             await http.get("/health")
-            waits.append(time.perf_counter() - asked)
+            others += 1
         assert len((await encoding).json()["tokens"]) == len(text)
-        assert max(waits) < (time.perf_counter() - begin) / 2
+        assert others > 4
         refused = await http.post("/tokenize", json={"content": "a" * 1_000_001})
         assert (refused.status_code, "in parts" in refused.text) == (413, True)
 
