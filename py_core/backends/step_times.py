@@ -33,7 +33,7 @@ _MEASURED_BATCHES = 4
 """Batches over which a pace is measured."""
 
 _FORGETTING = 0.02
-"""Each pace of other rows takes this share off a step's seconds: a number of rows that was slow is tried again."""
+"""Each pace of fewer rows takes this share off a step's seconds: a number of rows that was slow is tried again."""
 
 
 class StepTimes:
@@ -74,7 +74,8 @@ class StepTimes:
     def note_pace(self, rows: int, seconds: float) -> None:
         """Note that steps of `rows` rows took `seconds` each, over all batches of a `Pace`."""
         for other in self._doubted:
-            self._doubted[other] *= 1 - _FORGETTING
+            if other > rows:  # steps of fewer rows are measured whenever there are fewer sequences
+                self._doubted[other] *= 1 - _FORGETTING
         known = self._paces.get(rows, seconds)
         self._paces[rows] = self._doubted[rows] = known + (seconds - known) * _NEWEST_SHARE
 

@@ -45,6 +45,13 @@ def test_what_was_slow_once_is_tried_again_and_believed_again() -> None:
     assert times.rows_that_pay(2) == 2
 
 
+def test_fewer_rows_are_not_tried_because_they_ran_long_ago() -> None:
+    times = noted({1: 1.0, 7: 2.0, 8: 2.0})
+    for _ in range(500):
+        times.note_pace(8, 2.0)
+    assert times.rows_that_pay(8) == 8
+
+
 def test_the_first_batches_say_nothing_of_a_pace_nor_when_two_ends_are_heard_at_once() -> None:
     times = noted({1: 0.010})
     pace = Pace(times, 2)
