@@ -11,6 +11,7 @@ from app.chat.conversation import Conversation
 from app.generation.answer_settings import CALLS_POLICY, PYTHON_POLICY
 from app.generation.assistant import Assistant
 from app.generation.stop_token import StopToken
+from app.lessons.chat_lessons import paused
 from app.lessons.forgotten_lessons import ForgottenLessons
 from app.page.offered_tools import OfferedTools
 from app.records.lessons import Lesson
@@ -110,12 +111,13 @@ class PageTalk:
 
     @contextmanager
     def requested(self) -> Iterator[None]:
-        """The running task answers a request of the API: it ends with the page."""
+        """The running task answers a request of the API: it ends with the page, and nothing is learned meanwhile."""
         task = asyncio.current_task()
         assert task is not None
         self._requests.add(task)
         try:
-            yield
+            with self.runtime.answering(), paused(self.runtime):
+                yield
         finally:
             self._requests.discard(task)
 
