@@ -28,12 +28,12 @@ def address(tiny_path: Path) -> Iterator[str]:
     server.wait(timeout=30)
 
 
-@pytest.mark.parametrize("heading", ["From Python", "With LangChain"])
+@pytest.mark.parametrize("heading", ["From Python", pytest.param("With LangChain", marks=pytest.mark.all)])
 def test_a_program_in_python_gets_an_answer(heading: str, address: str) -> None:
     assert len(run([sys.executable, "-c", _for(heading, address)])) > 5
 
 
-@pytest.mark.parametrize("heading", ["From Node", "With Vercel's AI SDK"])
+@pytest.mark.parametrize("heading", ["From Node", pytest.param("With Vercel's AI SDK", marks=pytest.mark.all)])
 def test_a_program_in_node_gets_an_answer(heading: str, address: str) -> None:
     assert len(run([node_path(), "--input-type=module", "--eval", _for(heading, address)], cwd=ROOT)) > 5
 
