@@ -1,11 +1,11 @@
 """The cost of sonata.js and of the service worker beside the page's own chat, in one interleaved run.
 
-    python -m tests.bench page_object [--backend wasm] [--workers 2] [--rounds 12] [--characters 400] [--json FILE]
+    python -m tests.bench page_object [--backend wasm] [--workers 2] [--rounds 12] [--tokens 96] [--json FILE]
 
 One page, one engine, and the same question without routing, in turns: the chat of the page; a stream of the object that
-`Sonata.load()` gives; and a stream of a plain fetch of `/v1/chat/completions`, which the service worker answers. A rate
-is that of the characters that come after the first text, until there are --characters: the texts are the same, and
-tokens that wait come as one text. `beside` is the median of the rounds' ratios to the chat.
+`Sonata.load()` gives; and a stream of a plain fetch of `/v1/chat/completions`, which the service worker answers. Each
+answer ends at --tokens tokens, and is read to its end; a rate is that of the tokens behind the first text. `beside` is
+the median of the rounds' ratios to the chat.
 """
 
 from __future__ import annotations
@@ -26,15 +26,9 @@ LOAD = """async (options) => {
   globalThis.object = await Sonata.load({ ...options, routing: false });
 }"""
 RATE = """async (texts, count) => {
-  let first = 0, seen = 0;
-  for await (const text of texts) {
-    if (!text) continue;
-    const now = performance.now();
-    if (first) seen += text.length;
-    first ||= now;
-    if (seen >= count) return seen / (now - first) * 1000;
-  }
-  throw new Error(`the answer ended after ${seen} characters`);
+  let first = 0;
+  for await (const text of texts) if (text) first ||= performance.now();
+  return (count - 1) / (performance.now() - first) * 1000;
 }"""
 TEXTS = {
     "page": """async function* (question) {
@@ -44,14 +38,14 @@ TEXTS = {
       }
     }""",
     "object": """async function* (question, body) {
-      for await (const { choices: [choice] } of await object.chat.completions.create(body)) yield choice.delta.content;
+      for await (const { choices: [choice] } of await object.chat.completions.create(body)) yield choice?.delta.content;
     }""",
     "fetch": """async function* (question, body) {
       const { body: parts } = await fetch('v1/chat/completions', { method: 'POST', body: JSON.stringify(body) });
       for await (const part of parts.pipeThrough(new TextDecoderStream())) {
         for (const event of part.split('\\n\\n')) {
           const data = event.slice('data: '.length);
-          if (data && data !== '[DONE]') yield JSON.parse(data).choices[0].delta.content;
+          if (data && data !== '[DONE]') yield JSON.parse(data).choices[0]?.delta.content;
         }
       }
     }""",
@@ -63,21 +57,21 @@ def main() -> None:
     parser.add_argument("--backend", default="wasm", choices=("wasm", "webgpu"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--characters", type=int, default=400)
+    parser.add_argument("--tokens", type=int, default=96)
     options = parser.parse_args()
     given = {"backend": options.backend, "workers": options.workers}
     with local_server() as address, chromium() as browser:
         page = browser.new_page(bypass_csp=True)  # whose policy lets nobody else load Sonata there
-        page.goto(f"{address}/?backend={options.backend}&workers={options.workers}&routing=off")
+        page.goto(
+            f"{address}/?backend={options.backend}&workers={options.workers}&routing=off&max_tokens={options.tokens}"
+        )
         until_ready(page)
         page.wait_for_function("() => navigator.serviceWorker.controller", timeout=LIMIT_MS)
         evaluate(page, LOAD, given)
-        rows = measure(page, options.rounds, options.characters)
+        rows = measure(page, options.rounds, options.tokens)
         adapter = page.evaluate("sonata.info.adapter")
-    found = figures(rows) | {"adapter": adapter, "cpu": processor(), "characters": options.characters, **given}
-    table = Table(
-        "way", "characters/s", "beside the chat", title=f"{adapter}; {found['cpu']}; {options.characters} characters"
-    )
+    found = figures(rows) | {"adapter": adapter, "cpu": processor(), "tokens": options.tokens, **given}
+    table = Table("way", "tokens/s", "beside the chat", title=f"{adapter}; {found['cpu']}; {options.tokens} tokens")
     for way in WAYS:
         table.add_row(way, f"{found[way]['per_second']:.1f}", f"{found[way]['beside']:.3f}")
     print_tables(table)
@@ -85,9 +79,9 @@ def main() -> None:
 
 
 def measure(page: Page, rounds: int, count: int) -> list[dict[str, float]]:
-    """Return characters a second of each way, by round."""
+    """Return tokens a second of each way, by round."""
     messages = [{"role": "user", "content": QUESTION}]
-    body = {"messages": messages, "max_tokens": 512, "stream": True}
+    body = {"messages": messages, "max_tokens": count, "stream": True}
     rows = []
     for number in range(rounds + 1):
         row = {}
