@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from app.api.errors import ApiError
@@ -37,8 +36,31 @@ from py_core.tool_calls.prompt import with_tools
 _REASONS = {"end": "stop", "loop": "stop", "stopped": "length", "length": "length", "context": "length"}
 
 
-class ChatAnswer:
-    """The answer to one request. One of `chunks`, `deltas` and `whole` may be called, once. `choices`: the answers."""
+class _Answer:
+    """The answers to one request. One of `chunks`, `deltas` and `whole` may be called, once, after `prepare`.
+    `choices`: the answers."""
+
+    choices: list[_Choice]
+    _prompt: list[int]
+
+    def stop(self) -> None:
+        """Let the answers end with what they have."""
+        for choice in self.choices:
+            choice.stop()
+
+    @property
+    def timings(self) -> list[Timings]:
+        """Return those of each choice."""
+        return [choice.timings for choice in self.choices]
+
+    def usage(self) -> dict[str, Any]:
+        """Return the tokens of the request. Those of the prompt that nobody had to read are `cached_tokens`."""
+        made = sum(one.new_tokens for one in self.timings)
+        return usage_of(len(self._prompt), made, self.choices[0].timings.reused_tokens)
+
+
+class ChatAnswer(_Answer):
+    """The answer to a request of /v1/chat/completions."""
 
     def __init__(self, model: Model, name: str, request: ChatRequest) -> None:
         """name: of the model. Raises ApiError if the request cannot be kept."""
@@ -50,16 +72,10 @@ class ChatAnswer:
             raise ApiError(
                 "An answer has the shape of its tools: leave `response_format` or `tools` out.", param="tools"
             )
-        seed = secrets.randbits(32)
-        self.choices = [
-            _Choice(model, at, self._new_stream(self._sampling(seed, at)), request) for at in range(request.n)
-        ]
-        self._prompt: list[int] = []
+        rules = request.sampling(self._shape, model.config.vocab_size)
+        self.choices = [_Choice(model, at, self._new_stream(one), request) for at, one in enumerate(rules)]
+        self._prompt = []
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
-
-    def _sampling(self, seed: int, at: int) -> SamplingParams:
-        sampling = self._request.sampling(self._shape, seed, self._model.config.vocab_size)
-        return replace(sampling, seed=(sampling.seed + at) % 2**32)
 
     def _new_stream(self, sampling: SamplingParams) -> CallStream | AnswerStream:
         request = self._request
@@ -124,25 +140,12 @@ class ChatAnswer:
         ]
         return self._object("chat.completion", told) | {"usage": self.usage()}
 
-    def stop(self) -> None:
-        """Let the answers end with what they have."""
-        for choice in self.choices:
-            choice.stop()
-
-    @property
-    def timings(self) -> list[Timings]:
-        """Return those of each choice."""
-        return [choice.timings for choice in self.choices]
-
     def _object(self, kind: str, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {**self._head, "object": kind, "choices": list(choices)}
 
-    def usage(self) -> dict[str, Any]:
-        return usage_of(self._prompt, self.choices)
 
-
-class CompletionAnswer:
-    """The answer to a request of /v1/completions, like ChatAnswer; the prompt is continued as it is."""
+class CompletionAnswer(_Answer):
+    """The answer to a request of /v1/completions; the prompt is continued as it is."""
 
     def __init__(self, model: Model, name: str, request: CompletionRequest) -> None:
         """Raises ApiError if the request cannot be kept."""
@@ -160,9 +163,8 @@ class CompletionAnswer:
             raise ApiError(
                 f"`prompt` has no tokens of this model: they are below {model.config.vocab_size}.", param="prompt"
             )
-        self._given, self._prompt, self._begun = prompt, list[int](), ""
-        sampling = request.sampling(None, secrets.randbits(32), model.config.vocab_size)
-        rules = [replace(sampling, seed=(sampling.seed + at) % 2**32) for at in range(request.n)]
+        self._given, self._prompt, self._begun = prompt, [], ""
+        rules = request.sampling(None, model.config.vocab_size)
         streams = [AnswerStream(model, request.max_tokens, one, continues=True) for one in rules]
         self.choices = [_Choice(model, at, stream, request, continues=True) for at, stream in enumerate(streams)]
         self._head = {
@@ -194,23 +196,13 @@ class CompletionAnswer:
                 reason = choice.reason if part is None else None
                 yield self._object([(choice, delta.get("content", ""), reason, delta.get("logprobs", ()))])
         if self._request.stream_options.include_usage:
-            yield self._object([]) | {"usage": usage_of(self._prompt, self.choices)}
+            yield self._object([]) | {"usage": self.usage()}
 
     async def whole(self) -> dict[str, Any]:
         """Return the object `text_completion`. Raises BackendError."""
         await _finish(self.choices, self._prompt)
         told = self._object([(one, self._begun + one.text, one.reason, one.tokens) for one in self.choices])
-        return told | {"usage": usage_of(self._prompt, self.choices)}
-
-    def stop(self) -> None:
-        """As ChatAnswer.stop."""
-        for choice in self.choices:
-            choice.stop()
-
-    @property
-    def timings(self) -> list[Timings]:
-        """As ChatAnswer.timings."""
-        return [choice.timings for choice in self.choices]
+        return told | {"usage": self.usage()}
 
     def _object(self, parts: Sequence[tuple[_Choice, str, str | None, Sequence[ShownToken]]]) -> dict[str, Any]:
         choices = [
@@ -353,12 +345,11 @@ async def _finish(choices: Sequence[_Choice], prompt: list[int]) -> None:
             pass
 
 
-def usage_of(prompt: Sequence[int], choices: Sequence[_Choice]) -> dict[str, Any]:
-    """Return the tokens of a request. Those of the prompt that nobody had to read are `cached_tokens`."""
-    made = sum(one.timings.new_tokens for one in choices)
+def usage_of(read: int, made: int, cached: int) -> dict[str, Any]:
+    """Return the tokens of a request in OpenAI's form."""
     return {
-        "prompt_tokens": len(prompt), "completion_tokens": made, "total_tokens": len(prompt) + made,
-        "prompt_tokens_details": {"cached_tokens": choices[0].timings.reused_tokens},
+        "prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from app.api.completions import usage_of
 from app.api.errors import ApiError
 from app.api.requests import ChatRequest, LessonRequest
 from app.api.stop_texts import StopTexts
@@ -80,10 +81,7 @@ class LessonAnswer:
             text, self._reason = tokenizer.decode(tokens[: request.most_tokens]), "length"
         self._request, self._text = request, text
         read, made = len(tokenizer.encode(question)), request.n * min(len(tokens), request.most_tokens)
-        self._usage = {
-            "prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made,
-            "prompt_tokens_details": {"cached_tokens": 0},
-        }  # fmt: skip
+        self._usage = usage_of(read, made, cached=0)
         self._head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
         self._told = {"sonata": {"lesson": _lesson(learned)}}
 

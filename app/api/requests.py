@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -78,16 +79,18 @@ class Sampled:
         """Return how many probabilities come with each token's, None if none are wanted."""
         return None
 
-    def sampling(self, shape: Grammar | None, seed: int, vocab_size: int) -> SamplingParams:
-        """Return the way of drawing. seed: if the request has none. Raises ApiError."""
+    def sampling(self, shape: Grammar | None, vocab_size: int) -> list[SamplingParams]:
+        """Return the way of drawing of each answer; they differ by their seeds. Raises ApiError."""
+        seed = secrets.randbits(32) if self.seed is None else self.seed
         try:
-            return SamplingParams(
+            first = SamplingParams(
                 self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty, self.presence_penalty,
-                self.frequency_penalty, seed=(seed if self.seed is None else self.seed) % 2**32, grammar=shape,
-                biases=_biases(self.logit_bias, vocab_size), likeliest=self.likeliest,
+                self.frequency_penalty, seed=seed % 2**32, grammar=shape, biases=_biases(self.logit_bias, vocab_size),
+                likeliest=self.likeliest,
             )  # fmt: skip
         except UserError as error:
             raise ApiError(str(error), param=str(error).split()[0]) from None
+        return [replace(first, seed=(first.seed + at) % 2**32) for at in range(self.n)]
 
     @property
     def stops(self) -> list[str]:
