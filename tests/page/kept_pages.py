@@ -37,8 +37,8 @@ LOOK = """async () => {
   const adapters = await files.getDirectoryHandle('adapters').catch(() => null), names = [];
   if (adapters) for await (const name of adapters.keys()) names.push(name);
   const memory = sonata.engine.memory;
-  const records = await memory.counts().catch(() => null);
-  const info = records && await memory.info();
+  const info = await memory.info().catch(() => null); // a stand-in has no memory
+  const records = !info || info.state === 'opening' ? null : await memory.counts();
   return {
     'what was put into the memory': records && Object.fromEntries(Object.entries(records).filter(([, many]) => many)),
     'a passphrase': Boolean(info?.encrypted),
