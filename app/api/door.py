@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 from app.api.completions import ChatAnswer, CompletionAnswer
 from app.api.embeddings import NAME, EmbeddingsRequest, embeddings
 from app.api.errors import ApiError
-from app.api.event_stream import events_of, together
+from app.api.event_stream import events_of
 from app.api.requests import (
     ChatRequest,
     CompletionRequest,
@@ -126,7 +126,7 @@ class Door:
             await held.enter_async_context(self.slots.held(asked.sampled.n, asked.sampled.priority))
             self._run(asked, held)
             events = events_of(asked.answer.chunks(), done=not isinstance(asked.answer, ResponseAnswer))
-            parts = await held.enter_async_context(aclosing(together(events)))
+            parts = await held.enter_async_context(aclosing(events))
             return Reply(HTTPStatus.OK, parts, {"content-type": "text/event-stream", "cache-control": "no-store"})
         except ApiError as error:
             return refusal(error)

@@ -34,7 +34,9 @@ async def events_of(chunks: AsyncIterator[dict[str, Any]], *, done: bool) -> Asy
 
 
 async def together(events: AsyncGenerator[str]) -> AsyncGenerator[str]:
-    """Yield texts of one or more events. What reads them may be slow: the answer goes on, and waits here as text."""
+    """Yield texts of one or more events. What reads them may be slow: the answer goes on, and waits here as text.
+
+    For a socket: in a page, where a timer costs more than a part, the events go out as they come."""
     held, has_more = list[str](), asyncio.Event()
 
     async def read() -> None:

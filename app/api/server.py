@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.door import Door, Reply, refusal
 from app.api.errors import ApiError
+from app.api.event_stream import together
 from app.api.lessons import LessonMemory
 from app.api.metrics import CONTENT_TYPE, metrics
 from app.api.slots import Slots
@@ -214,13 +215,14 @@ def response(reply: Reply) -> Response:
     return Response(reply.body, reply.status, dict(reply.headers))
 
 
-async def _send_stream(reply: Reply, events: AsyncIterator[str], send: Send) -> None:
+async def _send_stream(reply: Reply, events: AsyncGenerator[str], send: Send) -> None:
     """Starlette's own cancels what it runs at each wait, also while a generator closes."""
     head = Response(None, reply.status, dict(reply.headers)).raw_headers
     head = [(name, value) for name, value in head if name != b"content-length"]
     await send({"type": "http.response.start", "status": reply.status, "headers": head})
-    async for text in events:
-        await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True})
+    async with aclosing(together(events)) as texts:
+        async for text in texts:
+            await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -59,7 +59,7 @@ OPTIONS = {
     "memory": "--records 400 --conversations 2",
     "open_conversations": "--conversations 2 --tokens 4 --asked 1",
     "page_load": "--rounds 1 --server plain",
-    "page_object": "--rounds 1 --tokens 8",
+    "page_object": "--rounds 1 --characters 20",
     "page_phases": "--rounds 1",
     "parallel_sequences": "--conversations 2 --prompt 16 --tokens 2 --rounds 1",
     "passages": "",
