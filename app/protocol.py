@@ -204,6 +204,14 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class Canvas:
+    """The places behind the answer so far that a model of diffusion writes now: a text, or None for a mask. The next
+    Delta takes their place."""
+
+    places: list[str | None]
+
+
+@dataclass(frozen=True)
 class ToolCalled:
     """The model calls a tool, which begins to run. id: of the call, within its answer."""
 
@@ -294,10 +302,10 @@ class Failure:
     details: str | None
 
 
-AnswerEvent = Reading | Thought | Delta | ToolCalled | ToolReturned | Replacement | Done
+AnswerEvent = Reading | Thought | Delta | Canvas | ToolCalled | ToolReturned | Replacement | Done
 """The events of an answer."""
 Event = (
-    Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta
+    Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta | Canvas
     | ToolCalled | ToolReturned | Replacement | Done | Stored | Offer | Failure
 )  # fmt: skip
 

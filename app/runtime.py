@@ -59,6 +59,10 @@ NAMELESS_MODEL = Message(
     "This model cannot be taught: the browser does not keep it, and what a model learns belongs to its file. Open it "
     "in Settings, Model.",
 )
+DIFFUSION_MODEL = Message(
+    "learning.diffusion-model",
+    "This model cannot be taught, because it writes by diffusion. Choose another model for that.",
+)
 _IDLE_KINDS = {"lesson", "trajectory", "policy", "pattern"}
 """The kinds of records on which it depends whether there is something to learn, and whether a loop is on."""
 
@@ -291,6 +295,8 @@ class Runtime:
             return State.OFF, NO_EMBEDDER
         if not learner.base_sha256:
             return State.OFF, NAMELESS_MODEL
+        if learner.model.config.diffusion is not None:
+            return State.OFF, DIFFUSION_MODEL
         try:
             if embedder is None:
                 assert learner.embedder is not None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from py_core.backend_errors import BackendError
-from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
+from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS, least_rows
 from py_core.backends.numpy.backend import CHUNK
 from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
@@ -248,9 +248,10 @@ def _bytes(backend: str, form: BlockFormat, shape: tuple[int, ...]) -> int:
 
 def _rows(config: ModelConfig, backend: str, adapter: AdapterInfo | None) -> int:
     """The number of rows in a pass of a prefill."""
-    if backend == "webgpu":
-        return choose_shapes(adapter, config.head_dim).max_rows if adapter else GPU_ROWS
-    return MAX_ROWS if backend == "wasm" else CHUNK
+    usual = {"webgpu": GPU_ROWS, "wasm": MAX_ROWS}.get(backend, CHUNK)
+    if backend == "webgpu" and adapter:
+        usual = choose_shapes(adapter, config.head_dim).max_rows
+    return max(usual, least_rows(config))
 
 
 def _scratch(config: ModelConfig, graph: Graph, backend: str, rows: int) -> tuple[int, float]:

@@ -87,7 +87,7 @@ async def load_model(
     template = await _template_of(header.metadata, tokenizer, renderer)
     phase("template checked")
     backend = await load_backend(source, header, config, graph, progress)
-    return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids), graph)
+    return Model(config, tokenizer, template, Engine(backend, tokenizer.eos_ids, config.diffusion), graph)
 
 
 async def _template_of(metadata: Mapping[str, Any], tokenizer: Tokenizer, renderer: TemplateRenderer) -> ChatTemplate:

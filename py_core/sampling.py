@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,13 @@ _ALLOWED = {
     "penalty_window": Message("sampling.range", "from {least} to {most}", least=0, most=MAX_PENALTY_WINDOW),
     "seed": Message("sampling.range", "from {least} to {most}", least=0, most=2**32 - 1),
 }
+
+
+class Unmasked(NamedTuple):
+    """Tokens for some masks, int (n,), and log p of each by the model, float32 (n,)."""
+
+    ids: np.ndarray
+    scores: np.ndarray
 
 
 class SamplingError(UserError, ValueError):
@@ -155,6 +163,28 @@ def sample(logits: np.ndarray, history: Sequence[int], position: int, params: Sa
     return min(index, int(np.flatnonzero(keep)[-1]))
 
 
+def unmasked(logits: np.ndarray, first: int, params: SamplingParams, mask: int) -> Unmasked:
+    """Draw a token for each of some masks.
+
+    logits: float32 (n, vocab_size), of the positions from `first` on. The token is never `mask`. With a temperature it
+    is the likeliest of logits / temperature with Gumbel noise, which depends on the seed, the position and the token:
+    that draws from their softmax (arXiv 1611.01144).
+    """
+    scores = logits.astype(np.float32, copy=True)
+    if params.temperature > 0:
+        numbers = np.arange(logits.shape[1], dtype=np.uint32)
+        for row, scored in enumerate(scores):
+            places = np.uint32(_pcg(_pcg(params.seed) ^ (first + row)))
+            noise = (_pcgs(places ^ numbers) >> np.uint32(9)).astype(np.float32)
+            noise = (noise + np.float32(0.5)) / np.float32(1 << 23)
+            scored -= np.float32(params.temperature) * np.log(-np.log(noise))
+    scores[:, mask] = -np.inf
+    ids = scores.argmax(axis=1)
+    most = logits.max(axis=1, keepdims=True)
+    total = np.log(np.exp(logits - most).sum(axis=1)) + most[:, 0]
+    return Unmasked(ids, (logits[np.arange(len(ids)), ids] - total).astype(np.float32))
+
+
 def apply_penalties(logits: np.ndarray, recent: Sequence[int], params: SamplingParams) -> np.ndarray:
     """Repetition penalty of CTRL (arXiv 1909.05858), then OpenAI's presence and frequency penalties."""
     out = logits.copy()
@@ -185,6 +215,13 @@ def keep_top_p(weights: np.ndarray, p: float) -> np.ndarray:
 def uniform(seed: int, position: int) -> float:
     """A number in [0, 1) from the PCG hash (jcgt.org/published/0009/03/02), the same as the shader's."""
     return (_pcg(_pcg(seed) ^ (position & 0xFFFFFFFF)) >> 8) / float(1 << 24)
+
+
+def _pcgs(values: np.ndarray) -> np.ndarray:
+    """`_pcg` of each of some uint32."""
+    state = values * np.uint32(747796405) + np.uint32(2891336453)
+    word = ((state >> ((state >> np.uint32(28)) + np.uint32(4))) ^ state) * np.uint32(277803737)
+    return (word >> np.uint32(22)) ^ word
 
 
 def _pcg(value: int) -> int:

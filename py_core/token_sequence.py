@@ -43,6 +43,9 @@ class TokenSequence:
     """Those of its answer's tokens, by their places among `tokens`, if its rules ask for them
     (`SamplingParams.likeliest`)."""
 
+    canvas: tuple[int | None, ...] = ()
+    """The places behind its tokens that a model of diffusion writes now: a token, or None for a mask."""
+
     @property
     def length(self) -> int:
         return len(self.tokens)

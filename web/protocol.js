@@ -174,6 +174,14 @@
  */
 
 /**
+ * The places behind the answer so far that a model of diffusion writes now: a text, or None for a mask. The next Delta
+ * takes their place.
+ * @typedef {object} Canvas
+ * @property {'canvas'} type
+ * @property {(string|null)[]} places
+ */
+
+/**
  * The model calls a tool, which begins to run. id: of the call, within its answer.
  * @typedef {object} ToolCalled
  * @property {'tool-called'} type
@@ -270,7 +278,7 @@
 /**
  * Something that happens to a turn.
  * @typedef {Changed | Route | Recall | Computation | Citations | Taught | Card | Context | Reading | Thought | Delta |
- * ToolCalled | ToolReturned | Replacement | Done | Stored | Offer | Failure} Event
+ * Canvas | ToolCalled | ToolReturned | Replacement | Done | Stored | Offer | Failure} Event
  */
 
 export {};

@@ -279,7 +279,8 @@
  */
 
 /**
- * `tokens` are all sampled tokens, the end token included. Rates are tokens a second.
+ * `tokens` are all sampled tokens, the end token included. Rates are tokens a second. `passes`: of a model of
+ * diffusion, 0 for others.
  * @typedef {object} Completion
  * @property {number[]} promptTokens
  * @property {number[]} tokens
@@ -289,6 +290,7 @@
  * @property {number} prefillTokS
  * @property {number} decodeTokS
  * @property {string} reason
+ * @property {number} passes
  */
 
 /**

@@ -13,6 +13,7 @@ from rich.table import Table
 from app.cli.terminal import console, progress_bar, say
 from app.models.converting.converter import convert_folder
 from app.models.quantization import quantize_file
+from py_core.models.diffusion import LONGEST_BLOCK
 
 notes = console(stderr=True)
 
@@ -55,9 +56,17 @@ def convert(
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="The file to write.")],
+    block: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=LONGEST_BLOCK,
+            help="Places that a model of diffusion writes at a time, 0 for all. Usually the folder says it.",
+        ),
+    ] = None,
 ) -> None:
     """Make a model file from a Hugging Face folder. `sonata quantize` then makes it smaller."""
     with progress_bar("Converting") as bar:
         task = bar.add_task("", total=None)
-        made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total))
+        made = convert_folder(folder, out, lambda done, total: bar.update(task, completed=done, total=total), block)
     say(f"{out}: {made.architecture}, {made.tensors} tensors, {made.nbytes / 1e6:.1f} MB")

@@ -69,6 +69,7 @@ from app.server.site import ALLOW_NAME, DIST, ServerError, create_app
 from app.server.site import serve as serve_site
 from py_core.backend_errors import BackendError
 from py_core.display import sentence_of
+from py_core.engine.diffusion import USUAL, Unmasking
 from py_core.formats.gguf import GGUFError
 from py_core.formats.quantization import UnsupportedFormatError
 from py_core.routing.embedder import EmbedderError
@@ -224,6 +225,12 @@ def generate(
     no_bos: NoBosOption = False,
     shape: ShapeOptions = NO_SHAPE,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the text alone.")] = False,
+    sure: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Diffusion: places become tokens that are this likely.")
+    ] = USUAL.threshold,
+    passes: Annotated[
+        int | None, typer.Option(min=1, help="Diffusion: instead, write each block in this many passes.")
+    ] = None,
 ) -> None:
     """Answer one prompt, or continue it with --raw.
 
@@ -234,7 +241,12 @@ def generate(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty, seed=seed
     )
     text = _read_prompt(prompt)
-    asyncio.run(_generate(text, raw, max_tokens, shape.applied_to(sampling), options, adapter, as_json, no_bos, quiet))
+    asyncio.run(
+        _generate(
+            text, raw, max_tokens, shape.applied_to(sampling), options, adapter, as_json, no_bos, quiet,
+            Unmasking(sure, passes),
+        )
+    )  # fmt: skip
 
 
 @app.command()
@@ -386,9 +398,10 @@ def serve(
 
 async def _generate(
     text: str, raw: bool, max_tokens: int, sampling: SamplingParams, options: ModelOptions, adapter: str | None,
-    as_json: bool, no_bos: bool, quiet: bool,
+    as_json: bool, no_bos: bool, quiet: bool, unmasking: Unmasking,
 ) -> None:  # fmt: skip
     loaded = await options.load()
+    loaded.engine.unmasking = unmasking
     loaded.bos = not no_bos
     number = await add_adapter(adapter, options.model, loaded)
     done = await complete(
@@ -401,6 +414,8 @@ async def _generate(
     else:
         say("")
         speed = f"{done.prefill_tok_s:.1f} tok/s prompt, {done.decode_tok_s:.1f} answer"
+        if done.passes:
+            speed += f", {len(done.tokens)} tokens in {done.passes} passes"
         if sampling.grammar and done.reason != "end":
             tell_cut_off(sampling.closes)
         if not quiet:

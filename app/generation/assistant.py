@@ -26,7 +26,7 @@ from app.generation.prompt_reading import read_prompt
 from app.generation.prompt_window import PromptWindow
 from app.generation.stop_token import StopToken
 from app.generation.text_stream import TextStream
-from app.protocol import AnswerEvent, Context, Delta, Done, Reading, Replacement, Thought
+from app.protocol import AnswerEvent, Canvas, Context, Delta, Done, Reading, Replacement, Thought
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError, ContextFullError
 from py_core.engine.engine import Timings, shared_length
@@ -284,6 +284,8 @@ class Assistant(WithAdapters):
                         if piece.is_thought:
                             thought_until = time.perf_counter()
                         yield Thought(piece.text) if piece.is_thought else Delta(piece.text)
+                    if sequence.canvas:
+                        yield Canvas(self._texts(sequence.canvas))
                     if stop.is_stopped and timings.reason not in ("end", "loop"):
                         timings.reason = "stopped"
                         break
@@ -314,6 +316,10 @@ class Assistant(WithAdapters):
         yield replace(
             done, forgotten_turns=forgotten, thought=thought, thought_seconds=seconds, adapter=self._answers_with
         )
+
+    def _texts(self, canvas: Sequence[int | None]) -> list[str | None]:
+        decode = self.model.tokenizer.decode
+        return [None if token is None else decode([token], skip_special=True) for token in canvas]
 
     async def _say_with_tools(
         self, tools: ToolUse, messages: list[Message], reads: list[Message], opening: str, sampling: SamplingParams,

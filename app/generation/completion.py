@@ -18,7 +18,8 @@ from py_core.tokenizers.prompts import encode_text
 
 @dataclass(frozen=True)
 class Completion:
-    """`tokens` are all sampled tokens, the end token included. Rates are tokens a second."""
+    """`tokens` are all sampled tokens, the end token included. Rates are tokens a second. `passes`: of a model of
+    diffusion, 0 for others."""
 
     prompt_tokens: list[int]
     tokens: list[int]
@@ -28,6 +29,7 @@ class Completion:
     prefill_tok_s: float
     decode_tok_s: float
     reason: str
+    passes: int
 
 
 async def encode_prompt(model: Model, text: str, raw: bool) -> list[int]:
@@ -73,6 +75,7 @@ async def complete(
             prefill_tok_s=timings.prefill_tok_s,
             decode_tok_s=timings.decode_tok_s,
             reason=timings.reason,
+            passes=timings.passes,
         )
     finally:
         model.engine.free(sequence)

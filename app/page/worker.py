@@ -260,6 +260,7 @@ def model_info(model: Model, fitting: Fitting) -> dict[str, Any]:
         "features": capabilities.features,
         "model": model.config.name,
         "parameters": model.graph.parameters,
+        "diffusion": model.config.diffusion is not None,
         "contextLength": context,
         "need": cost(fitting.need, context),
         "fit": fit_facts(fitting, context),

@@ -8,6 +8,8 @@ import numpy as np
 
 from py_core.backend_errors import BackendError, ContextFullError, too_long
 from py_core.formats.gguf import TensorInfo
+from py_core.models.config import ModelConfig
+from py_core.models.diffusion import Diffusion
 from py_core.sampling import MOST_BIASES, SamplingParams
 from py_core.token_sequence import TokenSequence
 
@@ -102,6 +104,17 @@ def check_scored_states(states: np.ndarray, tokens: Sequence[int], width: int, v
         raise ValueError(f"a token id is outside of 0..{vocab_size - 1}")
 
 
+def check_canvas(sequence: TokenSequence, canvas: Sequence[int], config: ModelConfig) -> Diffusion:
+    """Run the checks of every backend's `denoise`. Returns how the model writes."""
+    if config.diffusion is None:
+        raise ValueError("This model writes from left to right: it has no mask.")
+    check_not_empty(sequence)
+    check_prefill(sequence, canvas, config.vocab_size, config.context_length)
+    if config.block and (sequence.length + len(canvas) - 1) // config.block > sequence.length // config.block:
+        raise ValueError(f"A canvas of {len(canvas)} places does not end with its block of {config.block}.")
+    return config.diffusion
+
+
 def check_together(
     sequences: Sequence[TokenSequence], n: int, sampling: Sequence[SamplingParams], context_length: int,
     vocab_size: int,
@@ -122,7 +135,26 @@ def check_together(
     return min(n, context_length - max(sequence.length for sequence in sequences))
 
 
-def pass_end(stored: int, length: int, most: int, last_rows: int) -> int:
-    """Return the end of a pass of at most `most` rows from `stored` on. The last pass has `last_rows` rows or more."""
+def pass_end(stored: int, length: int, most: int, last_rows: int, block: int = 1) -> int:
+    """Return the end of a pass of at most `most` rows from `stored` on. The last pass has `last_rows` rows or more.
+    block: as ModelConfig.block; only the last block may end before its end. Its rows are at most `most`."""
     stop = min(stored + most, length)
-    return stop if stop == length else min(stop, length - last_rows)
+    return stop if stop == length else block_begin(min(stop, length - last_rows), block)
+
+
+def least_rows(config: ModelConfig) -> int:
+    """Return the rows that a pass must have room for: two blocks, or the whole text if that is one block."""
+    return 2 * config.block if config.block else config.context_length
+
+
+def block_begin(position: int, block: int) -> int:
+    """Return the first position of a position's block. block: as ModelConfig.block."""
+    return position // block * block if block else 0
+
+
+def seen_ahead(first: int, stop: int, block: int) -> Sequence[int]:
+    """Return how many positions behind its own each row of a pass from `first` to `stop` sees: those of its block that
+    are there."""
+    if block == 1:
+        return ()
+    return [(min(at - at % block + block, stop) if block else stop) - 1 - at for at in range(first, stop)]

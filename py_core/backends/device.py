@@ -16,7 +16,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.page_store import PageStore
 from py_core.paging.tiers import TierPolicy
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, Unmasked
 
 
 class Device(Protocol):
@@ -93,6 +93,11 @@ class Device(Protocol):
 
     async def run_head_scored(self, states: np.ndarray, targets: Sequence[int]) -> np.ndarray:
         """Score the targets as `run_scored` does, behind states (m, width) of the residual stream after the body."""
+        ...
+
+    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
+        """Run the state's m rows as `run_rows` does, of a model of diffusion. The last rows, as many as the state
+        names, make the logits of the `places` from position `first` on: `sampling.unmasked` draws from them."""
         ...
 
     async def start_steps(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from py_core.backends.checks import pass_end
+from py_core.backends.checks import block_begin, pass_end, seen_ahead
 from py_core.backends.device import Device
 from py_core.backends.protocols import AfterPass
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
+from py_core.models.diffusion import Diffusion
 from py_core.paging.pages import Pages
+from py_core.sampling import SamplingParams, Unmasked
 from py_core.token_sequence import TokenSequence
 
 T = TypeVar("T")
@@ -21,6 +23,7 @@ class Passes:
 
     def __init__(self, device: Device, pages: Pages, recovery: Recovery) -> None:
         self._device, self._pages, self._recovery = device, pages, recovery
+        self._block = device.config.block
 
     async def run_pending(
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None,
@@ -30,14 +33,16 @@ class Passes:
 
         `beside`: sequences that must keep what they hold.
         """
-        pages, recovery = self._pages, self._recovery
+        pages, recovery, block = self._pages, self._recovery, self._block
         while sequence.stored < sequence.length:
             try:
                 await recovery.restore()
                 pages.put_to_work([*beside, sequence], logit_rows)
-                stop = pass_end(sequence.stored, sequence.length, self._device.max_rows, logit_rows)
+                if block != 1:  # what is new behind a token of its block changes the block
+                    pages.rewind(sequence, block_begin(sequence.stored, block))
+                stop = pass_end(sequence.stored, sequence.length, self._device.max_rows, logit_rows, block)
                 needed = logit_rows if stop == sequence.length else 0
-                m = await self._write_rows(sequence, sequence.stored, stop, needed)
+                m = await self._write_rows(sequence, sequence.stored, sequence.tokens[sequence.stored : stop], needed)
                 # Waits for each pass, so that the queue stays short and a request to stop is heard.
                 await self._device.run_rows(m, stop, needed)
             except recovery.errors as error:
@@ -48,6 +53,32 @@ class Passes:
                 await after_pass(stop)
         # Decoding continues from the logits of a single row.
         pages.logits_of = sequence if logit_rows == 1 else None
+
+    async def unmask(
+        self, sequence: TokenSequence, canvas: Sequence[int], diffusion: Diffusion, sampling: SamplingParams
+    ) -> Unmasked:
+        """As `Runs.denoise`."""
+        pages, recovery = self._pages, self._recovery
+        shift, stop = int(diffusion.shifted), sequence.length + len(canvas)
+        begin = block_begin(sequence.length - shift, diffusion.block)
+        recovery.losses = 0
+        while True:
+            try:
+                await recovery.restore()
+                pages.put_to_work([sequence])
+                # A block that was finished last runs in the same pass.
+                pages.rewind(sequence, block_begin(min(sequence.stored, begin), diffusion.block))
+                if stop - sequence.stored > self._device.max_rows:
+                    await self.run_pending(sequence)
+                    continue
+                tokens = [*sequence.tokens[sequence.stored :], *canvas]
+                m = await self._write_rows(sequence, sequence.stored, tokens, len(canvas) + shift, sampling)
+                ids, scores = await self._device.run_unmasked(m, stop, len(canvas) + shift, sequence.length, sampling)
+            except recovery.errors as error:
+                recovery.note(error)
+                continue
+            sequence.stored = begin
+            return Unmasked(ids[: len(canvas)], scores[: len(canvas)])
 
     async def read(
         self, sequence: TokenSequence, start: int, end: int, read: Callable[[int, int], Awaitable[T]],
@@ -73,7 +104,7 @@ class Passes:
                 first = min(sequence.stored, done)
                 unread = first == done
                 stop = min(first + self._device.max_rows, end if unread else done)
-                m = await self._write_rows(sequence, first, stop, logit_rows=0)
+                m = await self._write_rows(sequence, first, sequence.tokens[first:stop], logit_rows=0)
                 if unread:
                     passes.append(await read(m, stop))
                     done = stop
@@ -87,13 +118,18 @@ class Passes:
                 await after_pass(stop)
         return passes
 
-    async def _write_rows(self, sequence: TokenSequence, first: int, stop: int, logit_rows: int) -> int:
-        """Write the state of a pass over the tokens from `first` to `stop`. Returns the number of its rows."""
-        pages = self._pages
-        rows = [(sequence.tokens[at], at, sequence.slot) for at in range(first, stop)]
+    async def _write_rows(
+        self, sequence: TokenSequence, first: int, tokens: Sequence[int], logit_rows: int,
+        sampling: SamplingParams = GREEDY,
+    ) -> int:  # fmt: skip
+        """Write the state of a pass over these tokens from position `first` on. Returns the number of its rows."""
+        pages, stop = self._pages, first + len(tokens)
+        rows = [(token, at, sequence.slot) for at, token in enumerate(tokens, first)]
+        ahead = seen_ahead(first, stop, self._block)
         # Stored tokens run again in their pages, which other sequences may hold, too: the bytes written are the same.
         begin = first if pages.table is None else max(first, sequence.stored)
         await pages.reserve(sequence.slot, begin, max(begin, stop))
         pages.logits_of = None
-        self._device.write_state(state_bytes(rows, GREEDY, logit_rows, sequence.adapter, sequence.head_adapter))
+        adapters = sequence.adapter, sequence.head_adapter
+        self._device.write_state(state_bytes(rows, sampling, logit_rows, *adapters, ahead=ahead))
         return len(rows)

@@ -12,7 +12,14 @@ from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
 from py_core.backends.adapters import Adapters
-from py_core.backends.checks import check_hidden, check_last_rows, check_prefill, check_scored, check_scored_states
+from py_core.backends.checks import (
+    check_canvas,
+    check_hidden,
+    check_last_rows,
+    check_prefill,
+    check_scored,
+    check_scored_states,
+)
 from py_core.backends.decoder import Decoder
 from py_core.backends.device import Device
 from py_core.backends.memory_use import MemoryUse
@@ -21,7 +28,7 @@ from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.paging.pages import Pages
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, Unmasked
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
@@ -117,6 +124,10 @@ class PipelinedBackend(ABC):
                 return await self.device.read_logits(rows)
             except recovery.errors as error:
                 recovery.note(error)
+
+    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+        diffusion = check_canvas(sequence, canvas, self.device.config)
+        return await self.passes.unmask(sequence, canvas, diffusion, sampling)
 
     async def hidden(
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,

@@ -19,7 +19,7 @@ from py_core.adapters.parameters import ParameterLayout
 from py_core.backend_errors import BackendError
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, Unmasked
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
@@ -146,6 +146,15 @@ class Runs(Protocol):
         states: float32 (tokens, hidden_size), the residual stream after the last block as `hidden` reads it. Only the
         head runs, with the sequence's adapter at its input: the blocks do not run again. Raises ValueError if there is
         no token, an id is out of range, or the states have another shape.
+        """
+        ...
+
+    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+        """Guess the tokens behind a sequence of a model of diffusion, from a canvas of tokens and masks.
+
+        Returns a token for each place of the canvas, drawn by temperature and seed as `sampling.unmasked`. The canvas
+        ends with its block at most. It is not part of the sequence, and none of its keys and values are kept. Raises
+        ContextFullError if it does not fit, ValueError for another model and an empty canvas or sequence.
         """
         ...
 

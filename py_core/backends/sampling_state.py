@@ -18,10 +18,10 @@ RING = 1024
 STATE_HEADER = 16
 """Bytes before the rows: the number of rows, how many of the last ones need logits, and the linears' adapter."""
 
-ROW_BYTES = 64
+ROW_BYTES = 68
 """A row: token, position, slot, how the token after it is sampled, the adapter at the head's input, and the number of
 its grammar's state. The word behind that is 1 if the row waits for the host to go on with the grammar, 2 if it stays in
-this state, and the last one the number of its biases."""
+this state. Then come the number of its biases, and how many positions behind its own it sees."""
 
 BIAS_BYTES = 8 * MOST_BIASES
 """The room for a slot's biases: a token and a float each."""
@@ -37,14 +37,15 @@ GREEDY = SamplingParams()
 def state_bytes(
     rows: Sequence[tuple[int, int, int]], sampling: SamplingParams | Sequence[SamplingParams] = GREEDY,
     logit_rows: int = 1, adapter: int = 0, head_adapters: int | Sequence[int] = 0,
-    grammar_states: Sequence[int] = (), follows: bool = True,
+    grammar_states: Sequence[int] = (), follows: bool = True, ahead: Sequence[int] = (),
 ) -> bytes:  # fmt: skip
     """Pack the state for rows of (token, position, slot), of which the last `logit_rows` get logits.
 
     `sampling` applies to every row, or has one entry for each. A step over several rows samples for each of them.
     `adapter`: the number of the set of LoRA matrices that all rows run with. `head_adapters`: the number of the adapter
     at the head's input, of every row or of each; 0 for none. `grammar_states`: the number of each row's, 0 for none.
-    `follows`: False if the rows stay in these states after sampling.
+    `follows`: False if the rows stay in these states after sampling. `ahead`: how many positions behind its own each
+    row sees; none for 0.
     """
     header = np.zeros(STATE_HEADER // 4, np.uint32)
     header[:3] = len(rows), logit_rows, adapter
@@ -53,6 +54,7 @@ def state_bytes(
     table[:, 12] = head_adapters
     table[:, 13] = grammar_states or 0
     table[:, 14] = 0 if follows else _STAYS
+    table[:, 16] = ahead or 0
     # One entry for all is broadcast: a pass of a prefill has hundreds of rows.
     each = [sampling] if isinstance(sampling, SamplingParams) else sampling
     reals = table.view(np.float32)

@@ -13,10 +13,11 @@ import numpy as np
 from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.adapters.parameters import ParameterLayout
-from py_core.backend_errors import ContextFullError, too_long
+from py_core.backend_errors import BackendError, ContextFullError, too_long
 from py_core.backends.memory_use import MemoryUse
 from py_core.backends.profiles import AdapterLimits, OnRound, Profile
 from py_core.backends.protocols import Backend, Capabilities, HasPages, Tunes, profiler_of
+from py_core.engine.diffusion import USUAL, Writer
 from py_core.engine.draft import Draft
 from py_core.engine.page_keeping import PageKeeping, PageShelf
 from py_core.engine.repetition import LoopDetector
@@ -24,6 +25,7 @@ from py_core.engine.scheduler import Priority, Scheduler
 from py_core.engine.training_turns import TrainingInTurns
 from py_core.grammar.constraint import Constraint
 from py_core.grammar.expressions import Grammar, GrammarError
+from py_core.models.diffusion import Diffusion
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import PromptLookup
 from py_core.token_sequence import TokenSequence
@@ -43,6 +45,7 @@ class Timings:
     `reason` tells why the answer ended: end (by the model), length, context (it is full), loop (it only repeated
     itself) or stopped (the sequence was truncated or freed meanwhile). `repeated_tokens`: the number of the ids yielded
     last that repeat a loop, and which the sequence does not keep. The caller that showed their text removes it.
+    `passes`: over the masks of a model of diffusion.
     """
 
     prompt_tokens: int = 0
@@ -52,6 +55,7 @@ class Timings:
     decode_seconds: float = 0.0
     reason: str = ""
     repeated_tokens: int = 0
+    passes: int = 0
     first_token_seconds: float = field(default=0.0, repr=False)
 
     @property
@@ -72,8 +76,11 @@ class Engine:
     alone. There is only one call at a time for a sequence.
     """
 
-    def __init__(self, backend: Backend, end_tokens: Collection[int]) -> None:
-        self.backend = backend
+    def __init__(self, backend: Backend, end_tokens: Collection[int], diffusion: Diffusion | None = None) -> None:
+        """diffusion: as ModelConfig.diffusion."""
+        self.backend, self.diffusion = backend, diffusion
+        self.unmasking = USUAL
+        """How masks become tokens, in a model of diffusion."""
         self._end_tokens = frozenset(end_tokens)
         self._scheduler = Scheduler(backend)
         self._sequences: dict[int, TokenSequence] = {}
@@ -223,6 +230,7 @@ class Engine:
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Hidden states of the tokens from `start` to before `end` (None: all), by name, as `Runs.hidden`: float32
         (tokens, hidden_size)."""
+        self._refuse_diffusion()
         return await self._scheduler.call(
             sequence, lambda after_pass: self.backend.hidden(sequence, names, start, after_pass, end), priority
         )
@@ -237,6 +245,7 @@ class Engine:
         See `Runs.token_logprobs`. `on_progress` is called after each forward pass. Raises ContextFullError if the
         tokens do not fit; the sequence then still holds the tokens that it held.
         """
+        self._refuse_diffusion()
         self.hold(sequence, tokens)
 
         def on_pass(stored: int) -> None:
@@ -315,6 +324,12 @@ class Engine:
         """
         if len(prompt) > self.context_length:
             raise ContextFullError(too_long(len(prompt), self.context_length))
+        if self.diffusion is not None and not self.diffusion.block:  # each pass of its answer runs the whole text
+            self.hold(sequence, prompt)
+            timings.prompt_tokens = len(prompt)
+            if on_progress:
+                on_progress(len(prompt), len(prompt))
+            return
         begin = time.perf_counter()
         # At least the last token runs, to give logits.
         shared = min(shared_length(sequence.tokens, prompt), max(len(prompt) - 1, 0))
@@ -357,12 +372,32 @@ class Engine:
         if 0 < len(prompt) - sequence.length <= most:
             await self.prefill(sequence, prompt, Timings(), priority=Priority.BACKGROUND)
 
+    def _refuse_diffusion(self) -> None:
+        """Raises BackendError for a model of diffusion: a row of it is not the state before a token."""
+        if self.diffusion is not None:
+            raise BackendError(
+                "engine.diffusion",
+                "This model writes by diffusion: its tokens have no probabilities one by one, and it cannot be taught. "
+                "Choose another model for that.",
+            )
+
     async def _constraint(self, grammar: Grammar | None) -> Constraint | None:
         if grammar is None:
             return None
+        if self.diffusion is not None:
+            raise GrammarError(
+                "This model writes by diffusion, in any order, so its answers cannot have a shape: leave the grammar "
+                "out, or choose another model."
+            )
         if self.constraint_of is None:
             raise GrammarError("This program has no kernel for grammars: leave the grammar out.")
         return await self.constraint_of(grammar)
+
+    def _writer(self) -> Writer | None:
+        """Return what writes an answer of a model of diffusion, None for other models."""
+        if self.diffusion is None:
+            return None
+        return Writer(self._scheduler, self.backend, self.diffusion, self._end_tokens)
 
     async def is_shaped(self, text: str, grammar: Grammar) -> bool:
         """Return True if a text that nobody has to sample is one of the grammar's. Raises GrammarError."""
@@ -376,7 +411,8 @@ class Engine:
         ignore_end: bool = False, end_at_loops: bool = False, priority: Priority = Priority.INTERACTIVE,
         begun: Sequence[int] = (),
     ) -> AsyncIterator[list[int]]:  # fmt: skip
-        """Yield the ids that follow, without the end token; `timings` tells why the answer ended.
+        """Yield the ids that follow, without the end token; `timings` tells why the answer ended. A batch of a model of
+        diffusion may be empty: `sequence.canvas` has changed.
 
         begun: the tokens of the answer with which the sequence ends. A text of the grammar begins with them, if there
         is one. Raises ValueError if it does not.
@@ -389,21 +425,28 @@ class Engine:
         wanted = max_tokens
         constraint = sequence.constraint = await self._constraint(sampling.grammar)
         sequence.probabilities.clear()
-        guesses = self.speculates and sequence.shares and sampling.likeliest is None
+        if sampling.likeliest is not None:
+            self._refuse_diffusion()
+        guesses = self.speculates and sequence.shares and sampling.likeliest is None and self.diffusion is None
         sequence.guesses = PromptLookup(sequence.tokens) if guesses else None
         sequence.draft = self.draft.follow(sequence) if guesses and self.draft else None
         timings.reason = "length"
         if start + wanted > self.context_length:
             wanted, timings.reason = self.context_length - start, "context"
         repetition = LoopDetector() if end_at_loops else None
-        decoded = self._scheduler.decode(sequence, wanted, sampling, priority)
+        writer = self._writer()
+        decoded = (
+            writer.tokens(sequence, wanted, sampling, priority, self.unmasking)
+            if writer
+            else self._scheduler.decode(sequence, wanted, sampling, priority)
+        )
         try:
             if constraint:
                 constraint.extend(begun)
             async with aclosing(decoded) as batches:  # type: ignore[type-var]
                 async for ids in batches:
                     yielded = timings.new_tokens
-                    if not yielded:
+                    if not yielded and ids:
                         timings.first_token_seconds = time.perf_counter() - begin
                     for index, token in enumerate(ids):
                         timings.new_tokens += 1
@@ -417,7 +460,8 @@ class Engine:
                             ids = []
                             break
                     timings.decode_seconds = time.perf_counter() - begin
-                    if ids:
+                    timings.passes = writer.passes if writer else 0
+                    if ids or sequence.canvas:
                         yield ids
                     if timings.reason in ("end", "loop"):
                         break

@@ -15,6 +15,7 @@ from py_core.formats.quantization import dequantize
 from py_core.formats.source import WeightSource
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE, MAX_STRETCH
 from py_core.models import rotation
+from py_core.models.diffusion import MOST_AT_ONCE, Diffusion, diffusion_of
 from py_core.models.refusals import MIXTURES, check_settings, unsupported
 from py_core.models.rotation import Rotation
 
@@ -48,7 +49,8 @@ class ModelConfig:
     `local_layers` are the layers with a window if the file says it, with `local_kv_heads` heads of `local_head_dim`
     values. `intermediate_sizes` are those of each layer if they differ. The last `shared_kv_layers` have no keys and
     values of their own. `per_layer_width`: the values of a token's additional embedding for each layer, or 0.
-    `own_name`: the name that the file gives, "" for none; `name` may be changed to that of a kept model.
+    `own_name`: the name that the file gives, "" for none; `name` may be changed to that of a kept model. `diffusion`:
+    None if the model writes from left to right.
     """
 
     architecture: str
@@ -87,6 +89,13 @@ class ModelConfig:
     shared_kv_layers: int = 0
     per_layer_width: int = 0
     own_name: str = ""
+    diffusion: Diffusion | None = None
+
+    @property
+    def block(self) -> int:
+        """How many positions see each other, from multiples of it on: 1 for a model that writes from left to right, 0
+        if all do."""
+        return self.diffusion.block if self.diffusion else 1
 
     def residual_at(self, depth: float) -> str:
         """The name of the tap by which `Runs.hidden` reads the residual at a share of the depth: 0.25 is after a
@@ -306,6 +315,9 @@ def config_from_gguf(
             context=context,
             most=trained * _MOST_STRETCH,
         )
+    diffusion = diffusion_of(header.metadata, settings.architecture, _vocab_size(header))
+    if diffusion and not diffusion.block:
+        context = min(context, MOST_AT_ONCE)
     rope = _rope(settings, header, head_dim, trained, context, rope_factors or {})
     check_settings(header.metadata, settings.architecture, head_dim, rope.dimensions, layers)
     local_rope = rope
@@ -347,6 +359,7 @@ def config_from_gguf(
         state_size=state_size,
         experts=experts,
         experts_used=experts_used,
+        diffusion=diffusion,
         **gemma4,
     )
 

@@ -19,6 +19,7 @@ import numpy as np
 from py_core.display import shown
 from py_core.formats.gguf import GGUFError
 from py_core.limits import MAX_LAYERS
+from py_core.models.diffusion import ARCHITECTURES as OF_DIFFUSION
 
 _OFF = (0,)
 _NEUTRAL = (0, 1)
@@ -91,13 +92,14 @@ def check_settings(metadata: Mapping[str, Any], architecture: str, head_dim: int
     """
 
     granite, gemma4 = architecture in ("granite", "granitemoe"), architecture == "gemma4"
+    sees_ahead = architecture in OF_DIFFUSION
 
     def check(key: str, *harmless: Any) -> None:
         value = metadata.get(f"{architecture}.{key}")
         if architecture == "qwen35" and key in _OF_QWEN35:
             return
         followed = granite and key in _OF_GRANITE, architecture in MIXTURES and key in _OF_MIXTURES
-        if any(followed) or (gemma4 and key in _OF_GEMMA4):
+        if any(followed) or (gemma4 and key in _OF_GEMMA4) or (key == "attention.causal" and sees_ahead):
             return
         if value is not None and not _all_in(value, harmless):
             raise unsupported(f"{architecture}.{key}", value)

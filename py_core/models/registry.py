@@ -21,6 +21,9 @@ def _described_by(module: str) -> Callable[[ModelConfig, Graph], None]:
 
 
 ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
+    "a2d-qwen2": _described_by("qwen2"),
+    "a2d-qwen3": _described_by("qwen3"),
+    "dream": _described_by("qwen2"),
     "gemma2": _described_by("gemma2"),
     "gemma3": _described_by("gemma3"),
     "gemma4": _described_by("gemma4"),
@@ -28,6 +31,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, Graph], None]] = {
     "granite": _described_by("granite"),
     "granitemoe": _described_by("granite"),
     "lfm2": _described_by("lfm2"),
+    "llada": _described_by("llama"),
     "llama": _described_by("llama"),
     "olmo2": _described_by("olmo2"),
     "olmoe": _described_by("olmoe"),

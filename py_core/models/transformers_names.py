@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-PERMUTED = ("llama", "smollm3", "granite", "granitemoe")
+PERMUTED = ("llama", "llada", "smollm3", "granite", "granitemoe")
 """In files of these architectures, rows of q and k that rotate together are neighbours, not half a head apart."""
 
 _OUTSIDE = {
@@ -79,6 +79,9 @@ _BLOCKS = {
     "smollm3": _LLAMA,
     "granite": _LLAMA,
     "granitemoe": _EVERYWHERE | _ATTENTION | _TWO_NORMS,
+    "a2d-qwen2": _LLAMA,
+    "a2d-qwen3": _LLAMA | _HEAD_NORMS,
+    "dream": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
     "qwen35": _EVERYWHERE | _ATTENTION | _MLP | _FIRST_NORM | _QWEN35 | _HEAD_NORMS,

@@ -61,6 +61,7 @@ OPTIONS = {
     "page_load": "--rounds 1 --server plain",
     "page_object": "--rounds 1 --characters 20",
     "page_phases": "--rounds 1",
+    "diffusion_passes": "--rounds 1 --places 8 --prompt 16",
     "parallel_sequences": "--conversations 2 --prompt 16 --tokens 2 --rounds 1",
     "passages": "",
     "random_gguf": f"{{folder}}/random.gguf {SIZES}",

@@ -17,11 +17,12 @@ from app.cli import main as cli
 from py_core.display import plain
 from py_core.formats.gguf_writer import write_gguf
 from tests.cli.command_line import SONATA, assert_sentence, printed, sonata, sonata_process
+from tests.diffusion.tiny import write_diffusion
 from tests.models.architectures.variants import VARIANTS
 from tests.tiny.llama import TinyLlama
 from tests.tiny.models import metadata
 
-KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason"}
+KEYS = {"prompt_tokens", "tokens", "text", "backend", "adapter", "prefill_tok_s", "decode_tok_s", "reason", "passes"}
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +227,15 @@ def test_info_tells_why_a_tokenizer_cannot_be_used(write_model: Callable[..., Pa
     assert "of kind 'rwkv', which Sonata cannot read" in facts["tokenizer"]["problem"]
 
 
+def test_a_model_of_diffusion_says_its_passes_and_refuses_a_shape(tmp_path: Path) -> None:
+    model = ["--backend", "numpy", "--model", str(write_diffusion(tmp_path / "tiny.gguf", 8))]
+    made = json.loads(printed(sonata("generate", "hello", *model, "--max-tokens", "20", "--passes", "2", "--json")))
+    assert 0 < made["passes"] < len(made["tokens"])
+    told = sonata("generate", "x", *model, "--max-tokens", "20", "--passes", "2")
+    assert " passes" in told.stderr
+    assert_sentence(sonata("generate", "x", *model, "--choice", "yes"), "writes by diffusion")
+
+
 def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:
     options = ["--prompt-tokens", "20", "--tokens", "6", "--position", "30", "--rounds", "2", "--json"]
     speed = json.loads(printed(sonata("bench", *tiny, *options)))
@@ -278,7 +288,7 @@ def test_a_file_of_another_kind_is_a_sentence(tmp_path: Path) -> None:
 
 def test_an_unknown_architecture_is_a_sentence(write_model: Callable[..., Path]) -> None:
     path = write_model({"general.architecture": "mamba"})
-    assert_sentence(sonata("generate", "x", "--backend", "numpy", "--model", path), "'mamba'; Sonata runs gemma2")
+    assert_sentence(sonata("generate", "x", "--backend", "numpy", "--model", path), "'mamba'; Sonata runs a2d-qwen2")
 
 
 @pytest.mark.parametrize("prompt", ["", " \n\t"])

@@ -40,8 +40,11 @@ layers matter."""
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 """Token types."""
 
-PERMUTED = ("llama", "smollm3", "granite", "granitemoe")
+PERMUTED = ("llama", "llada", "smollm3", "granite", "granitemoe")
 """Architectures whose q and k rows the converter reorders, so that neighbours rotate."""
+
+BIASED = ("a2d-qwen2", "dream", "qwen2")
+"""Architectures whose q, k and v have biases."""
 
 MIXTURES = {
     "granitemoe": ("block_sparse_moe", "router", "num_local_experts"),
@@ -61,7 +64,8 @@ class Variant:
 
     Matrices have `format`, those in `formats` (by "attn_q", "output") another; norms and biases are F32, unless
     `formats` sets another for a norm. `biased` are the matrices with a bias if `config` does not say. The larger the
-    `embedding_spread` (a standard deviation), the more a model with tied embeddings repeats itself.
+    `embedding_spread` (a standard deviation), the more a model with tied embeddings repeats itself. `diffusion`: the
+    places of a block, 0 for all, and whether logits are shifted; the first token is the mask.
     """
 
     name: str
@@ -76,6 +80,7 @@ class Variant:
     padding: int = 0
     seed: int = 0
     embedding_spread: float = 1.0
+    diffusion: tuple[int, bool] | None = None
     positions: int = POSITIONS
     context: int = CONTEXT
 
@@ -235,9 +240,9 @@ def tensors(variant: Variant) -> Iterator[Tensor]:
             yield from linear(f"{attention}.qkv_proj", f"{file_block}.attn_qkv", (q + 2 * kv, hidden), False)
         else:
             for part, width in zip(parts, (q, kv, kv), strict=False):
-                name, has_bias = f"{file_block}.attn_{part}", biased or architecture == "qwen2"
+                name, has_bias = f"{file_block}.attn_{part}", biased or architecture in BIASED
                 yield from linear(f"{attention}.{part}_proj", name, (width, hidden), has_bias)
-        if architecture in ("qwen3", "gemma3", "gemma4"):
+        if architecture in ("a2d-qwen3", "qwen3", "gemma3", "gemma4"):
             for part in "qk" if "k" in parts else "q":
                 yield norm(f"{attention}.{part}_norm", f"{file_block}.attn_{part}_norm", head)
         if architecture in ("olmo2", "olmoe"):
@@ -447,6 +452,20 @@ def metadata(variant: Variant) -> dict[str, Any]:
         "general.name": variant.name,
         **{f"{architecture}.{key}": value for key, value in values.items()},
         **tokenizer(variant),
+        **diffusion(variant),
+    }
+
+
+def diffusion(variant: Variant) -> dict[str, Any]:
+    """The keys of a model of diffusion."""
+    if variant.diffusion is None:
+        return {}
+    block, shifted = variant.diffusion
+    return {
+        f"{variant.architecture}.attention.causal": False,
+        "tokenizer.ggml.mask_token_id": 0,
+        "diffusion.block_size": block,
+        "diffusion.shift_logits": shifted,
     }
 
 

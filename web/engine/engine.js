@@ -47,7 +47,7 @@ export class Engine {
    *   complete?: boolean}) => void} onProgress bytes, but of 'setup' whatever the backend counts; also later, if the
    *   GPU was lost: a new device is opened ('device') and the model is copied there ('model')
    * @returns {Promise<{backend: string, adapter: string, software: boolean, features: string[], reason: string|null, model: string,
-   *   parameters: number, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
+   *   parameters: number, diffusion: boolean, contextLength: number, need: string, fit: {trained: number, weights: number, pages: number,
    *   scratch: number, contexts: number[][]}, longestPrompt: number|null, notice: string|null,
    *   runs?: {sha256: string|null, title: string|null}}>} `need`: a sentence on the
    *   memory that this context takes; `fit`: the same in bytes, and the needs of other lengths, [tokens, bytes];

@@ -16,6 +16,9 @@ INLINE u32 first_seen(const Layer *k, u32 position) {
   return k->window && position >= k->window ? position + 1 - k->window : 0;
 }
 
+// The last position that a row sees.
+INLINE u32 last_seen(const Row *row) { return row->position + row->ahead; }
+
 // Stores x as integers of one or two bytes; returns the scale. Four numbers are `lane` bytes apart, the next four
 // begin at `second`, and each pair of fours `pair` bytes after the one before.
 static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
@@ -370,7 +373,7 @@ static void add_part(f32 *sum, Softmax *softmax, const f32 *part, Softmax of, u3
   *softmax = (Softmax){largest, of.total * share + (is_first ? 0 : softmax->total * shrink)};
 }
 
-// out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. position[m], or the last ones if there is a window.
+// out[m, h] = softmax(cap(q[m, h] . k)) v over positions 0 .. last_seen(m), without those before a window.
 // With many rows, or few positions, each piece of work is a (row, kv head). With one row and many positions it is a
 // part of the positions. The parts are always the same and are merged in order, so that the result depends neither
 // on the number of workers nor on the other rows.
@@ -381,7 +384,8 @@ void attention(const Op *op, const Context *c) {
   const f32 *q = at(op->a[0]);
   f32 *out = at(op->a[1]);
   Softmax softmax[MOST_GROUP];
-  const u32 length = c->state->rows[c->m - 1].position + 1, seen = first_seen(&k, length - 1);
+  const Row last = c->state->rows[c->m - 1];
+  const u32 length = last_seen(&last) + 1, seen = first_seen(&k, last.position);
   const u32 first_part = seen / PART, count = (length + PART - 1) / PART - first_part;
   if (c->m > 1 || count == 1) {
     f32 part[MOST_GROUP * MOST_HEAD_DIM];
@@ -390,8 +394,8 @@ void attention(const Op *op, const Context *c) {
       const Row row = c->state->rows[m];
       Softmax all[MOST_GROUP];
       u32 begin = first_seen(&k, row.position);
-      for (u32 end, is_first = 1; begin <= row.position; begin = end, is_first = 0) {
-        end = min_u(row.position + 1, (begin / PART + 1) * PART);
+      for (u32 end, is_first = 1; begin <= last_seen(&row); begin = end, is_first = 0) {
+        end = min_u(last_seen(&row) + 1, (begin / PART + 1) * PART);
         attend_group(&k, q + head * room, row.slot, h, begin, end, part, softmax);
         for (u32 g = 0; g < group; g++)
           add_part(out + (head + g) * size, all + g, part + g * room, softmax[g], size, is_first);

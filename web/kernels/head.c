@@ -1,4 +1,4 @@
-// Adapters at the head's input (py_core/adapters/head.py), and the log-probabilities of given tokens.
+// Adapters at the head's input (py_core/adapters/head.py), the log-probabilities of given tokens, and tokens for masks.
 #include "kernels.h"
 
 enum { MOST_NEIGHBOURS = 64 };
@@ -131,5 +131,49 @@ void token_scores(const Op *op, const Context *c) {
       score = (added > 0 ? log1(exp1(score) + added) : score) - log1(1 + odds);
     }
     ((f32 *)at(op->a[4]))[m] = score;
+  }
+}
+
+// For a row's logits that a worker has seen so far: the token with the highest score, and its logit.
+typedef struct { f32 score, logit; u32 token, unused; } Drawn;
+INLINE int is_better(Drawn a, Drawn b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
+
+// Draws a token for each row from some columns of the logits, as `unmasked` of py_core/sampling.py. Each worker has its own
+// share of the columns, as in logit_sums.
+// a: logits, columns, floats from row to row, the vocabulary's first of these columns, Drawn (row, MOST_WORKERS),
+//    1 if these are the first columns, the mask, which no row gets, how far a row's place is behind its position
+void draw_columns(const Op *op, const Context *c) {
+  const u32 columns = op->a[1], first = op->a[3], mask = op->a[6], groups = (columns + 3) / 4;
+  const u32 begin = min_u(columns, (u32)((uint64_t)groups * c->worker / c->workers) * 4);
+  const u32 end = min_u(columns, (u32)((uint64_t)groups * (c->worker + 1) / c->workers) * 4);
+  for (u32 m = 0; m < c->m; m++) {
+    const f32 *logits = (f32 *)at(op->a[0]) + m * op->a[2];
+    const Row *row = &c->state->rows[c->first + m];
+    const u32 place = pcg(pcg(row->seed) ^ (row->position + op->a[7]));
+    Drawn *drawn = (Drawn *)at(op->a[4]) + m * MOST_WORKERS + c->worker, best = *drawn;
+    if (op->a[5]) best = (Drawn){-__builtin_inff(), 0, 0, 0};
+    for (u32 i = begin; i < end; i++) {
+      Drawn one = {logits[i], logits[i], first + i, 0};
+      if (one.token == mask) continue;
+      if (row->temperature > 0) {
+        const f32 number = ((f32)(pcg(place ^ one.token) >> 9) + 0.5f) / 8388608;
+        one.score -= row->temperature * log1(-log1(number));
+      }
+      if (is_better(one, best)) best = one;
+    }
+    *drawn = best;
+  }
+}
+
+// The token of each row and log p of it, after all columns were summed and drawn from.
+// a: Drawn (row, MOST_WORKERS), Sum (row, MOST_WORKERS), out (token and log p for each row)
+void unmask(const Op *op, const Context *c) {
+  for (u32 m = c->worker; m < c->m; m += c->workers) {
+    const Drawn *drawn = (Drawn *)at(op->a[0]) + m * MOST_WORKERS;
+    Drawn best = drawn[0];
+    for (u32 w = 1; w < c->workers; w++) best = is_better(drawn[w], best) ? drawn[w] : best;
+    u32 *out = (u32 *)at(op->a[2]) + 2 * m;
+    out[0] = best.token;
+    ((f32 *)out)[1] = best.logit - logsumexp((Sum *)at(op->a[1]) + m * MOST_WORKERS, c->workers);
   }
 }

@@ -35,6 +35,7 @@ typedef struct {
   u32 head_adapter;    // the adapter at the head's input, 0 for none
   u32 grammar, waits;  // the place of the grammar's state + 1, 0 for none; if the host has to go on with it
   u32 biases;          // how many its slot has
+  u32 ahead;           // how many positions behind its own it sees
 } Row;
 typedef struct {
   u32 count, logit_rows, adapter, unused;  // adapter: the set of LoRA matrices that the rows run with, 0 for none
@@ -81,7 +82,7 @@ enum { FAST = 1, PRECISE = 2, FLOAT = 3 };  // one int8 limb, two of them (15 bi
 enum {
   EMBED = 1, QUANTIZE, LINEAR, ROPE_APPEND, ATTENTION, ARGMAX, SAMPLE, PENALTIES, LOGIT_ROWS, GLU, NORM, ROPE, ADD, SOFT_CAP,
   LORA_DOWN, LORA_LINEAR, HEAD_ADAPT, LOGIT_SUMS, HEAD_MIX, TOKEN_SCORES, COPY, DEMOTE, SHORT_CONV,
-  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE, UNLESS_WAITING
+  ROUTE, EXPERT_LINEAR, MIX, DELTA_RULE, HALF, SCALE, UNLESS_WAITING, DRAW_COLUMNS, UNMASK
 };
 typedef struct { u32 kind, a[15]; } Op;
 typedef struct { u32 count, state, unused[14]; Op ops[]; } Program;
@@ -106,6 +107,8 @@ void head_adapt(const Op *op, const Context *c);
 void logit_sums(const Op *op, const Context *c);
 void head_mix(const Op *op, const Context *c);
 void token_scores(const Op *op, const Context *c);
+void draw_columns(const Op *op, const Context *c);
+void unmask(const Op *op, const Context *c);
 void copy(const Op *op, const Context *c);
 void demote(const Op *op, const Context *c);
 void short_conv(const Op *op, const Context *c);
@@ -283,6 +286,12 @@ INLINE f32 log1(f32 x) {
   p = p * z - 2.4999993993e-1f;
   p = p * z + 3.3333331174e-1f;
   return p * z * z * z - 2.12194440e-4f * e - 0.5f * z * z + z + 0.693359375f * e;
+}
+
+INLINE u32 pcg(u32 value) {
+  const u32 state = value * 747796405u + 2891336453u;
+  const u32 word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737u;
+  return (word >> 22) ^ word;
 }
 
 // x / (1 + e^-x)

@@ -72,6 +72,8 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
       case LOGIT_SUMS: logit_sums(op, &c); break;
       case HEAD_MIX: head_mix(op, &c); break;
       case TOKEN_SCORES: token_scores(op, &c); break;
+      case DRAW_COLUMNS: draw_columns(op, &c); break;
+      case UNMASK: unmask(op, &c); break;
       case COPY: copy(op, &c); break;
       case DEMOTE: demote(op, &c); break;
       case SHORT_CONV: short_conv(op, &c); break;
@@ -93,4 +95,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 22; }
+u32 EXPORT(abi)(void) { return 23; }

@@ -115,12 +115,6 @@ INLINE u32 key_of(f32 value) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-static u32 pcg(u32 value) {
-  const u32 state = value * 747796405u + 2891336453u;
-  const u32 word = ((state >> ((state >> 28) + 4)) ^ state) * 277803737u;
-  return (word >> 22) ^ word;
-}
-
 typedef struct { const f32 *logits; const f32 *weights; u32 vocab; } Weighted;
 
 // The largest key such that the tokens with it or a larger one reach `wanted`, counted as tokens or as weight. Tokens

@@ -36,9 +36,10 @@ export class StatusView {
   }
 
   /** Show what `Engine.start` returned, the adapter that the model answers with, and whether another tab runs it. */
-  showInfo({ backend, adapter, software, features, reason, model, answersWith = null, isElsewhere = false }) {
+  showInfo({ backend, adapter, software, features, reason, model, diffusion = false, answersWith = null, isElsewhere = false }) {
     const name = { webgpu: `WebGPU, ${adapter}`, numpy: t('status.cpu', { kind: adapter }), wasm: t('status.cpu', { kind: features }) }[backend];
-    this.show('ready', t('status.on', { model: answersWith ? t('status.withAdapter', { model, adapter: answersWith }) : model, device: name }));
+    const line = t('status.on', { model: answersWith ? t('status.withAdapter', { model, adapter: answersWith }) : model, device: name });
+    this.show('ready', diffusion ? `${line}. ${t('status.diffusion')}` : line);
     const slowly = backend === 'numpy' || (backend === 'webgpu' && software);
     this.#name.textContent = model;
     this.#root.dataset.slow = this.#chip.dataset.slow = String(slowly);

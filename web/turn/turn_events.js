@@ -23,6 +23,7 @@ const DRAWN = {
   reading: (view, event) => view.showReading(event),
   thought: (view, event) => view.appendThought(event.text),
   delta: (view, event) => view.append(event.text),
+  canvas: (view, event) => view.showCanvas(event),
   'tool-called': (view, event, { conversation }) => view.showCall(event, conversation),
   'tool-returned': (view, event) => view.showResult(event),
   replacement: (view, event) => view.replace(event),

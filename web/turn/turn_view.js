@@ -3,6 +3,7 @@ import { html, render } from '../vendor/lit-html/lit-html.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { AnswerFooter } from './answer_footer.js';
 import { AnswerView } from './answer_view.js';
+import { CanvasView } from './canvas_view.js';
 import { asRead } from '../markdown/reader_copy.js';
 import { ComputedChip } from './computed_chip.js';
 import { LearnedNote } from './learned_note.js';
@@ -41,6 +42,7 @@ export class TurnView {
   #files = /** @type {HTMLElement|null} */ (null); // the passages of files that it was answered from
   #calls = /** @type {Promise<import('./call_lines.js').CallLines>|null} */ (null);
   #replacement = /** @type {import('../protocol.js').Replacement|null} */ (null);
+  #canvas = /** @type {CanvasView|null} */ (null); // what a model of diffusion writes now
   #isTaught = false; // a lesson gave the answer
   #isCutOff = false;
   table = /** @type {string|null} */ (null); // the attached table that the question is about: the answer is code that runs at once
@@ -285,7 +287,20 @@ export class TurnView {
       this.#waiting.remove();
       this.#thought?.finish();
     }
+    this.#canvas?.clear();
     this.#answer.append(text);
+  }
+
+  /** Show the places behind the answer that are written now. @param {import('../protocol.js').Canvas} canvas */
+  showCanvas({ places }) {
+    this.#begun();
+    this.#waiting.remove();
+    if (!this.#canvas) {
+      this.#canvas = new CanvasView();
+      this.#body.after(this.#canvas.element);
+    }
+    this.#canvas.show(places);
+    this.#follow();
   }
 
   /** Once the answer is over, this replaces what was shown. @param {import('../protocol.js').Replacement} replacement */
@@ -306,6 +321,8 @@ export class TurnView {
     }
     this.#thought?.finish(thoughtSeconds || undefined);
     this.#calls?.then((calls) => calls.end());
+    this.#canvas?.element.remove();
+    this.#canvas = null;
     this.#answer.finish();
     this.answerElement.removeAttribute('aria-busy');
     this.#isCutOff = CUT_OFF.has(reason);

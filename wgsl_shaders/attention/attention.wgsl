@@ -1,5 +1,5 @@
 // out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g],
-// t = first_seen .. position[m], g = h * KV_HEADS / HEADS
+// t = first_seen[m] .. last_seen[m], g = h * KV_HEADS / HEADS
 // For software adapters, over hot pages only: one invocation handles all tokens, with an online softmax (arXiv
 // 1805.02867) and no barriers.
 // lavapipe silently ends all loops of an invocation after 65,535 iterations. So the loops over a head's quads must be
@@ -33,7 +33,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
   var largest = -1e30;
   var total = 0.0;
   for (var i = 0u; i < QUADS; i++) { query[i] = q[q_at + i] * SCALE; }
-  for (var t = first_seen(row.position); t <= row.position; t++) {
+  for (var t = first_seen(row.position); t <= last_seen(row); t++) {
     let key = kv_index(row.slot, t, kv_head, 0u);
     let value = kv_index(row.slot, t, kv_head, 1u);
     var score = 0.0;

@@ -1,4 +1,4 @@
-// Merges attention_split's results for splits s of SPLIT positions, from the window's first to the row's own position:
+// Merges attention_split's results for splits s of SPLIT positions, from the first to the last that a row sees:
 // out[m, h, :] = sum_s exp(largest[s] - max) values[s] / sum_s exp(largest[s] - max) total[s],
 // where max = max_s largest[s].
 // Bindings: 0 state; 1 partials: (count, HEADS, splits of all pages, HEAD_DIM / 4 + 1) vec4f, (largest, total) last;
@@ -27,9 +27,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let m = group.y;
   if (m >= state.count) { return; }
   let next_ahead = next_columns(group.x * HEAD_DIM, index);
-  let position = state.rows[m].position;
-  let splits = position / SPLIT + 1u;
-  let before = first_seen(position) / SPLIT;  // splits entirely before the window
+  let row = state.rows[m];
+  let splits = last_seen(row) / SPLIT + 1u;
+  let before = first_seen(row.position) / SPLIT;  // splits entirely before the window
   let head = m * HEADS + group.x;
   let first = head * MAX_SPLITS * (QUADS + 1u);
   for (var s = before + index; s < splits; s += WORKGROUP) {

@@ -12,8 +12,7 @@
 // together; SINGLE_ROW: the state has one row.
 // `kv_quads`: reads the pages, of one tier or all. `lora_next`: an adapter's output for the linear that reads `out`,
 // with DIRECT and one head per workgroup.
-// Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond a row's
-// position or before its window do nothing.
+// Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond what a row sees do nothing.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
 @group(0) @binding(1) var<storage, read> q: array<vec4f>;
@@ -53,7 +52,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   if (!SINGLE_ROW && m >= state.count) { return; }
   let row = state.rows[m];
   let first = max(group.x * SPLIT, first_seen(row.position));
-  let end = min(group.x * SPLIT + SPLIT, row.position + 1u);
+  let end = min(group.x * SPLIT + SPLIT, last_seen(row) + 1u);
   if (first >= end) { return; }
   let kv_head = group.y / CHUNKS;
   let first_head = kv_head * GROUP + group.y % CHUNKS * HEADS_EACH;

@@ -1,5 +1,5 @@
 // out[m, h, :] = softmax_t(cap(SCALE q[m, h] . k[t, g])) v[t, g],
-// t = first_seen .. position[m], g = h * KV_HEADS / HEADS
+// t = first_seen[m] .. last_seen[m], g = h * KV_HEADS / HEADS
 // For many rows, all of one sequence and at consecutive positions (flash attention, arXiv 2205.14135): a workgroup
 // handles 32 rows of a head and iterates over tiles of 32 keys in workgroup memory with an online softmax. Its SLICES
 // slices of 128 invocations take the tiles in turn, in separate memory; their results are merged at the end. An
@@ -35,10 +35,10 @@ var<workgroup> tile: array<array<vec4f, 576>, SLICES>;     // q [row 32][STRIDE]
 var<workgroup> weights: array<array<vec4f, 256>, SLICES>;  // [key 32][rows 8]
 var<workgroup> by_keys: array<array<vec4f, 128>, SLICES>;  // [key pair 16][rows 8]: the larger score of each pair, at the end sums
 
-// Returns whether the positions see a key at t.
-fn seen(t: u32, positions: vec4u) -> vec4<bool> {
-  if (WINDOW == 0u) { return vec4u(t) <= positions; }
-  return (vec4u(t) <= positions) & (vec4u(t + WINDOW) > positions);
+// Returns whether rows at these positions, which see up to `lasts`, see a key at t.
+fn seen(t: u32, positions: vec4u, lasts: vec4u) -> vec4<bool> {
+  if (WINDOW == 0u) { return vec4u(t) <= lasts; }
+  return (vec4u(t) <= lasts) & (vec4u(t + WINDOW) > positions);
 }
 
 // The work of a workgroup: `slot` and head of the keys, its first row and head of q, the last position, and the first
@@ -107,13 +107,15 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   if (m0 >= state.count) { return; }
   let rows = min(32u, state.count - m0);
   let first = state.rows[m0];
-  let last = first.position + rows - 1u;
+  let last = last_seen(state.rows[m0 + rows - 1u]);
   let part = Part(first.slot, group.x / (HEADS / KV_HEADS), m0, group.x, last, group.z * OUT_QUADS);
   let slice = index / 128u;
   let lane = index % 128u;
   let r = lane % 8u;
   let c = lane / 8u;
   let positions = vec4u(first.position + r) + vec4u(0u, 8u, 16u, 24u);
+  var lasts: vec4u;
+  for (var i = 0u; i < 4u; i++) { lasts[i] = last_seen(state.rows[m0 + min(r + 8u * i, rows - 1u)]); }
   var largest = vec4f(-1e30);
   var total: vec4f;
   var sums_a: Sums;  // of quad c, then of c + 16, c + 32 and c + 48
@@ -151,8 +153,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       }
       workgroupBarrier();
     }
-    score_a = select(vec4f(-1e30), capped4(score_a), seen(t0 + c, positions));
-    score_b = select(vec4f(-1e30), capped4(score_b), seen(t0 + c + 16u, positions));
+    score_a = select(vec4f(-1e30), capped4(score_a), seen(t0 + c, positions, lasts));
+    score_b = select(vec4f(-1e30), capped4(score_b), seen(t0 + c + 16u, positions, lasts));
     by_keys[slice][lane] = max(score_a, score_b);
     workgroupBarrier();
     let before = largest;

@@ -10,6 +10,7 @@
 @group(0) @binding(1) var<storage, read> logits: array<f32>;
 @group(0) @binding(2) var<storage, read_write> history: array<u32>;
 #import advance
+#import pcg
 
 const ONE = 1073741824.0;  // 2^30
 
@@ -28,12 +29,6 @@ fn logit_of(token: u32) -> f32 { return logits[first_logit + token]; }
 fn key_of(value: f32) -> u32 {
   let bits = bitcast<u32>(value);
   return select(bits | 0x80000000u, ~bits, (bits & 0x80000000u) != 0u);
-}
-
-fn pcg(value: u32) -> u32 {
-  let s = value * 747796405u + 2891336453u;
-  let word = ((s >> ((s >> 28u) + 4u)) ^ s) * 277803737u;
-  return (word >> 22u) ^ word;
 }
 
 fn reduce_max(value: f32, lane: u32) -> f32 {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from app.models.converting.folder import ConvertError, read_config, read_weights, understood
-from app.models.converting.settings import architecture_of, rope_tensors, settings
+from app.models.converting.settings import architecture_of, diffusion_settings, rope_tensors, settings
 from app.models.converting.vocabulary import swallows_space, vocabulary
 from app.models.quantization import Progress, refuse_existing, write_model
 from py_core.display import shown
@@ -41,8 +41,8 @@ class Made:
     nbytes: int
 
 
-def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
-    """Write `out` from the model in `folder`.
+def convert_folder(folder: Path, out: Path, progress: Progress, block: int | None = None) -> Made:
+    """Write `out` from the model in `folder`. block: as in diffusion_settings.
 
     Raises ConvertError and SafetensorsError if it cannot be converted, and the errors of write_model.
     """
@@ -83,6 +83,7 @@ def convert_folder(folder: Path, out: Path, progress: Progress) -> Made:
     name = folder.resolve().name
     if swallows and not any(one in name.lower() for one in ("phi-3", "phi3")):
         name = f"Phi-3 {name}"  # readers recognize such special tokens by the model's name
+    keys |= diffusion_settings(config, architecture, folder.resolve().name, block)
     general = {
         "general.architecture": architecture,
         "general.type": "model",

@@ -11,10 +11,14 @@ import numpy as np
 from app.models.converting.folder import ConvertError
 from py_core.display import one_line, shown
 from py_core.limits import MAX_COUNTS, MAX_ROPE_BASE
+from py_core.models.diffusion import ARCHITECTURES as DIFFUSION
 from py_core.models.smollm3 import UNROTATED_EVERY
 from py_core.models.transformers_names import PERMUTED
 
 ARCHITECTURES = {
+    "A2DQwen2LMHeadModel": "a2d-qwen2",
+    "A2DQwen3LMHeadModel": "a2d-qwen3",
+    "DreamModel": "dream",
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
     "Qwen2ForCausalLM": "qwen2",
@@ -31,6 +35,9 @@ ARCHITECTURES = {
     "Qwen3_5ForConditionalGeneration": "qwen35",
 }
 """GGUF's names of the architectures that can be converted."""
+
+_BLOCK = 32
+"""The places that dLLM's models of the kind BD3-LM write at a time."""
 
 Config = Mapping[str, Any]
 
@@ -94,6 +101,20 @@ def settings(config: Config, architecture: str) -> dict[str, Any]:
     return {f"{architecture}.{key}": value for key, value in found.items()}
 
 
+def diffusion_settings(config: Config, architecture: str, name: str, block: int | None) -> dict[str, Any]:
+    """How a model of diffusion writes; nothing for others. name: of the folder, which alone says it for dLLM's models.
+    block: instead of what the folder says."""
+    if architecture not in DIFFUSION:
+        return {}
+    usual = config.get("block_size") or (_BLOCK if "bd3lm" in name.lower() else 0)
+    mask = config.get("mask_token_id")
+    return {
+        "diffusion.block_size": usual if block is None else block,
+        "diffusion.shift_logits": architecture == "dream",
+        **({} if mask is None else {"tokenizer.ggml.mask_token_id": mask}),
+    }
+
+
 def _sizes(config: Config) -> dict[str, Any]:
     heads = config["num_attention_heads"]
     return {
@@ -114,6 +135,8 @@ def _common(config: Config, architecture: str) -> dict[str, Any]:
         values["rope.freq_base"] = float(theta)
     if architecture in PERMUTED:
         values |= {"vocab_size": config["vocab_size"], "rope.dimension_count": head_size(config)}
+    if architecture in DIFFUSION:
+        values["attention.causal"] = False
     if architecture == "smollm3":
         _check_unrotated(config)
     if architecture == "granite":

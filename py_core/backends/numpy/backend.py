@@ -20,6 +20,8 @@ from py_core.backend_errors import BackendError
 from py_core.backends.adapters import Adapters
 from py_core.backends.checks import (
     MAX_LOGIT_ROWS,
+    block_begin,
+    check_canvas,
     check_hidden,
     check_last_rows,
     check_not_empty,
@@ -27,7 +29,9 @@ from py_core.backends.checks import (
     check_scored,
     check_scored_states,
     check_together,
+    least_rows,
     pass_end,
+    seen_ahead,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy.rows import (
@@ -52,7 +56,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph, Value
 from py_core.paging.page_table import PAGE, first_kept, kept_window, most_pages
 from py_core.paging.tiers import Tier, TierPolicy, demoted
-from py_core.sampling import SamplingParams, biased, masked, probability_of, sample
+from py_core.sampling import SamplingParams, Unmasked, biased, masked, probability_of, sample, unmasked
 from py_core.token_sequence import TokenSequence
 from py_core.training.session import Training
 
@@ -101,8 +105,10 @@ class NumpyBackend:
         self._states: dict[int, _SequenceState] = {}
         self._numbered = 0
         self.adapters = Adapters(graph, self._sequences, self._rewind)
-        # As on the other backends: layers with windows keep few pages, and keep them hot.
-        self._tiers = tiers if not (any(self._windows.values()) or graph.stays_hot) else None
+        # As on the other backends: layers with windows keep few pages, and keep them hot. A block runs again and again.
+        self._tiers = tiers if not (any(self._windows.values()) or graph.stays_hot or config.block != 1) else None
+        self._chunk = max(CHUNK, least_rows(config))
+        """Tokens in one pass."""
 
     def memory(self) -> MemoryUse:
         weights = sum(weight.nbytes for weight in self._weights.values())
@@ -206,6 +212,19 @@ class NumpyBackend:
         logits = self._run_head(sequence, {residual: states})
         return (logits[np.arange(len(logits)), tokens] - logsumexp(logits)).astype(np.float32)
 
+    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+        diffusion = check_canvas(sequence, canvas, self._config)
+        end, shift = sequence.length + len(canvas), int(diffusion.shifted)
+        begin = block_begin(sequence.length - shift, diffusion.block)
+        if sequence.stored < begin:
+            await self._run_pending(sequence)
+        self._rewind(sequence, begin)
+        body = await self._run_body(sequence, sequence.length, canvas)
+        self._rewind(sequence, begin)
+        first = sequence.length - shift - begin
+        values = {value: rows[first : end - shift - begin] for value, rows in body.items()}
+        return unmasked(self._run_head(sequence, values), sequence.length, sampling, diffusion.mask)
+
     async def _read(
         self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None
     ) -> AsyncIterator[tuple[int, dict[Value, np.ndarray]]]:
@@ -276,20 +295,29 @@ class NumpyBackend:
         self, sequence: TokenSequence, logit_rows: int = 1, after_pass: AfterPass | None = None
     ) -> None:
         """Run the tokens whose keys and values are not stored yet, and the head for the last `logit_rows` of them."""
+        block = self._config.block
+        if sequence.stored < sequence.length:
+            self._rewind(sequence, block_begin(sequence.stored, block))
         while sequence.stored < sequence.length:
-            values = await self._run_body(sequence, pass_end(sequence.stored, sequence.length, CHUNK, logit_rows))
+            stop = pass_end(sequence.stored, sequence.length, self._chunk, logit_rows, block)
+            values = await self._run_body(sequence, stop)
             if sequence.stored == sequence.length:
                 values = {value: rows[-logit_rows:] for value, rows in values.items()}
                 self._state(sequence).logits = self._run_head(sequence, values)
             if after_pass:
                 await after_pass(sequence.stored)
 
-    async def _run_body(self, sequence: TokenSequence, stop: int) -> dict[Value, np.ndarray]:
-        """Run the graph's body over the tokens that are not stored yet, up to `stop`. Returns its values."""
+    async def _run_body(
+        self, sequence: TokenSequence, stop: int, canvas: Sequence[int] = ()
+    ) -> dict[Value, np.ndarray]:
+        """Run the graph's body over the tokens that are not stored yet, up to `stop`, and a canvas behind the last one.
+        Returns its values."""
         state, start = self._state(sequence), sequence.stored
         if self._tiers:
             state.demote(self._tiers.tiers(start // PAGE))
-        tokens, positions = np.array(sequence.tokens[start:stop]), np.arange(start, stop)
+        tokens, positions = np.array([*sequence.tokens[start:stop], *canvas]), np.arange(start, stop + len(canvas))
+        stop += len(canvas)
+        ahead = seen_ahead(start, stop, self._config.block)
         values: dict[Value, np.ndarray] = {}
         for op in self.graph.body:
             match op:
@@ -313,6 +341,7 @@ class NumpyBackend:
                         op.scale,
                         op.softcap,
                         op.window,
+                        ahead,
                     )
                     await asyncio.sleep(0)
                 case ops.ShortConv():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from py_core.models import graph as ops
@@ -30,9 +32,10 @@ def rope(x: np.ndarray, table: np.ndarray, num_heads: int, interleaved: bool) ->
 
 def attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, positions: np.ndarray, num_heads: int, scale: float,
-    softcap: float = 0.0, window: int = 0,
+    softcap: float = 0.0, window: int = 0, ahead: Sequence[int] = (),
 ) -> np.ndarray:  # fmt: skip
-    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim). Row m sees tokens 0..positions[m], or the last of them.
+    """q (M, heads * head_dim), k and v (T, kv_heads, head_dim). Row m sees tokens 0..positions[m], or the last of them,
+    and as many behind its own as `ahead` says.
 
     See `graph.Attention` for the rest.
     """
@@ -41,7 +44,8 @@ def attention(
     scores = np.einsum("mkgd,tkd->kgmt", grouped, k, optimize=True) * np.float32(scale)
     if softcap:
         scores = soft_cap(scores, softcap)
-    unseen = np.arange(t) > positions[:, None]
+    last = positions + np.array(ahead, np.int64) if ahead else positions
+    unseen = np.arange(t) > last[:, None]
     if window:
         unseen |= np.arange(t) <= positions[:, None] - window
     scores = np.where(unseen, np.float32(-np.inf), scores)

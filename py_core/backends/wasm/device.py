@@ -10,7 +10,7 @@ import numpy as np
 from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError, WorkersRestartedError
-from py_core.backends.checks import check_formats
+from py_core.backends.checks import check_formats, least_rows
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
@@ -34,7 +34,7 @@ from py_core.models.config import ModelConfig
 from py_core.models.graph import Graph
 from py_core.paging.sequence_slots import SLOTS
 from py_core.paging.tiers import Tier, TierPolicy
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, Unmasked
 
 PRECISIONS = {"precise": Mode.PRECISE, "fast": Mode.FAST}
 
@@ -48,7 +48,6 @@ class WasmDevice:
     RESTARTS: tuple[type[Exception], ...] = (WorkersRestartedError,)
     BATCH_SECONDS = 0.025
     hears_together = False
-    max_rows = MAX_ROWS
 
     def __init__(
         self, host: KernelHost, header: GGUFHeader, config: ModelConfig, graph: Graph, precision: str,
@@ -66,8 +65,10 @@ class WasmDevice:
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         self.capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         self.host, self.config, self.graph = host, config, graph
-        self.tiers = None if graph.stays_hot else tiers
-        self.lowering = ProgramLowering(host, config, graph, header.tensors, PRECISIONS[precision], MAX_ROWS, SLOTS)
+        self.tiers = None if graph.stays_hot or config.block != 1 else tiers
+        self.max_rows = max(MAX_ROWS, least_rows(config))
+        mode = PRECISIONS[precision]
+        self.lowering = ProgramLowering(host, config, graph, header.tensors, mode, self.max_rows, SLOTS)
         self.pages = self.lowering.pages
         self._sets = LoraSets(self.lowering)
         self._adapted = False
@@ -153,6 +154,12 @@ class WasmDevice:
         self.host.write(self.lowering.head.targets, np.array(targets, np.uint32).tobytes())
         await self.host.run(self._heads.of(self._adapted)[program], 1)
         return np.frombuffer(await self.host.read(self.lowering.head.scores, 4 * len(targets)), np.float32)
+
+    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
+        await self._heads.make(self.host)
+        await self.host.run(self._heads.of(self._adapted)["unmasked"], 1)
+        drawn = np.frombuffer(await self.host.read(self.lowering.head.unmasked, 8 * places), np.uint32).reshape(-1, 2)
+        return Unmasked(drawn[:, 0].astype(np.int64), drawn[:, 1].copy().view(np.float32))
 
     async def start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]

@@ -1,4 +1,5 @@
-"""Operations on the head's input and on logits besides linears: adapters in slots, and scores of given tokens."""
+"""Operations on the head's input and on logits besides linears: adapters in slots, scores of given tokens, and tokens
+for masks."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from py_core.backends.head_slots import slot_bytes, slot_data
 from py_core.backends.wasm.host import MAX_WORKERS, KernelHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import Arena, Op, OpKind
+from py_core.models.diffusion import Diffusion
 
 _NEAR = 16 + 4 * MAX_NEIGHBOURS
 _SLOTS_AT_A_TIME = 8
@@ -29,6 +31,9 @@ class HeadMemory:
         self._sums = arena.take(8 * MAX_WORKERS * max_rows)
         self.targets, self.scores = arena.take(4 * max_rows), arena.take(4 * max_rows)
         self._target_logits = arena.take(4 * max_rows)
+        self._drawn = arena.take(16 * MAX_WORKERS * max_rows)
+        self.unmasked = arena.take(8 * max_rows)
+        """A token for each row that needs logits, and log p of it."""
 
     async def place(self, host: KernelHost, pages: KVPages, number: int, adapter: NeighbourAdapter) -> None:
         """Bring an adapter to a slot. Memory for slots is taken as they are used."""
@@ -52,14 +57,25 @@ class HeadMemory:
             Op(OpKind.HEAD_MIX, (logits, vocab_size, self._near, self._sums)),
         ]
 
-    def sum_columns(self, logits: int, columns: int, stride: int, first: int) -> Op:
+    def sum_columns(self, logits: int, columns: int, stride: int, first: int) -> list[Op]:
         """Return the operation that adds logits of the tokens from `first` on to each row's sums, and notes the
         target's."""
-        return self._sum(logits, columns, stride, first, 0, self.targets)
+        return [self._sum(logits, columns, stride, first, 0, self.targets)]
 
     def score(self) -> Op:
         """Return the operation that writes log p of each row's target to `scores`, once all columns are summed."""
         return Op(OpKind.TOKEN_SCORES, (self.targets, self._target_logits, self._sums, self._near, self.scores))
+
+    def draw_columns(self, diffusion: Diffusion, logits: int, columns: int, stride: int, first: int) -> list[Op]:
+        """Return the operations that add logits of the tokens from `first` on to each row's sums, and draw from
+        them."""
+        places = (self._drawn, int(first == 0), diffusion.mask, int(diffusion.shifted))
+        drawn = Op(OpKind.DRAW_COLUMNS, (logits, columns, stride, first, *places))
+        return [self._sum(logits, columns, stride, first, 0, 0), drawn]
+
+    def unmask(self) -> Op:
+        """Return the operation that writes `unmasked`, once all columns are drawn from."""
+        return Op(OpKind.UNMASK, (self._drawn, self._sums, self.unmasked))
 
     def _sum(self, logits: int, columns: int, stride: int, first: int, near: int, targets: int) -> Op:
         places = (self._sums, int(first == 0), near, targets, self._target_logits)

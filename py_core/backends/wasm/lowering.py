@@ -6,8 +6,9 @@ few operations. Each operation of a graph also has an operation of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from py_core.backend_errors import BackendError
 from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
@@ -114,7 +115,12 @@ class ProgramLowering:
         self._plain_body()
         self.residual = self._values[graph.head_residual]
         """The place of the residual stream after the last block, one row after the other, when the head begins."""
-        self._scores = self._head_of_scores()
+        self._scores = self._head_over_columns(self.head.sum_columns, self.head.score())
+        self._unmasking: list[Op] = []
+        if diffusion := config.diffusion:
+            self._plain_body()
+            drawn = partial(self.head.draw_columns, diffusion)
+            self._unmasking = [Op(OpKind.LOGIT_ROWS), *self._head_over_columns(drawn, self.head.unmask())]
         body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]
         tap_bytes = max_rows * 4 * max((value.width for value in graph.taps.values()), default=0)
@@ -162,6 +168,8 @@ class ProgramLowering:
         """
         body = self._adapted_body()[0] if adapted else self._plain_body()
         scores = {"scored": [*body, *self._scores], "head scored": self._scores}
+        if self._unmasking:
+            scores["unmasked"] = [*body, *self._unmasking]
         programs = self._passes(body, self._changed_head) | scores
         return {name: program_bytes(program, self.state) for name, program in programs.items() if name != "body"}
 
@@ -193,8 +201,10 @@ class ProgramLowering:
             out += self._operation(op)
         return out + self.head.mix(self.logits, self._config.vocab_size)
 
-    def _head_of_scores(self) -> list[Op]:
-        """Return the same head over every row, a few columns of the logits at a time, of which only sums are kept."""
+    def _head_over_columns(self, keep: Callable[[int, int, int, int], list[Op]], end: Op) -> list[Op]:
+        """Return the same head over any number of rows, a few columns of the logits at a time. keep: makes the
+        operations that keep something of columns, from their address, number, floats from row to row, and the
+        vocabulary's first of them. end: the operation behind them."""
         out: list[Op] = []
         for op in self._head:
             if self._makes_logits(op):
@@ -213,8 +223,8 @@ class ProgramLowering:
             place = (matrix.address, self.logits, self._columns, 0, epilogue)
             biases = bias + 4 * first if bias else 0
             out.append(Op(OpKind.LINEAR, (*place, *self._activations, mode, biases, real_bits(cap))))
-            out.append(self.head.sum_columns(self.logits, count, self._columns, first))
-        return [*out, self.head.score()]
+            out += keep(self.logits, count, self._columns, first)
+        return [*out, end]
 
     def _makes_logits(self, op: Fused) -> bool:
         return any(linear.x == self._graph.head_input for linear in linears_of(op))

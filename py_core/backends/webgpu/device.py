@@ -11,7 +11,7 @@ import numpy as np
 from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
-from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats, least_rows
 from py_core.backends.grammar_states import grammar_bytes
 from py_core.backends.memory_use import MemoryUse, page_bytes
 from py_core.backends.protocols import Capabilities, Progress
@@ -50,9 +50,9 @@ from py_core.models.graph import Graph
 from py_core.paging.page_table import PAGE, kept_rows
 from py_core.paging.sequence_slots import SLOTS
 from py_core.paging.tiers import TierPolicy
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, Unmasked
 
-_SCORED = "scored"
+_SCORED, _UNMASKED = "scored", "unmasked"
 
 _ONLY_SOFTWARE = Message(
     "gpu.only-software",
@@ -76,7 +76,7 @@ class WebGPUDevice:
     ) -> None:  # fmt: skip
         check_formats(header.tensors, graph.weights, LAYOUTS, "GPU")
         self.host, self._source, self.config, self.graph = host, source, config, graph
-        self.tiers = None if graph.stays_hot else tiers
+        self.tiers = None if graph.stays_hot or config.block != 1 else tiers
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._store, self._settings = shapes, tuning, settings
         self._tuning: ShapeTuning | None = None
@@ -153,6 +153,8 @@ class WebGPUDevice:
         self._shapes = self._wanted_shapes or choose_shapes(adapter, self.config.head_dim)
         if self.graph.delta_rules:  # a pass takes a state for each of its pages
             self._shapes = replace(self._shapes, max_rows=min(self._shapes.max_rows, 2 * PAGE))
+        if (least := least_rows(self.config)) > self._shapes.max_rows:
+            self._shapes = replace(self._shapes, max_rows=least)
         if self.tiers:  # the other kernel of attention reads hot pages only
             self._shapes = replace(self._shapes, flash_attention=True)
         return Capabilities("webgpu", adapter.name, adapter.software)
@@ -286,6 +288,22 @@ class WebGPUDevice:
             self.host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self.host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
+    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
+        assert self.config.diffusion is not None
+        if _UNMASKED not in self._made_later:
+            kernels = self._lowering.heads.unmasked(self.config.diffusion.mask)
+            await self.host.check()
+            self._made_later[_UNMASKED] = kernels
+        heads = self._lowering.heads
+        self.host.submit([self._record("body", m, length)])
+        for begin in range(0, places, heads.chunk):
+            count = min(heads.chunk, places - begin)
+            rows = [(0, first + begin + at, m - places + begin + at) for at in range(count)]
+            self.host.write(heads.targets.buffer, 0, state_bytes(rows, sampling))
+            self.host.submit([self._record(_UNMASKED, count, 1)])
+        drawn = np.frombuffer(await self.host.read(heads.drawn.buffer, 0, 8 * m), np.uint32).reshape(m, 2)[-places:]
+        return Unmasked(drawn[:, 0].astype(np.int64), drawn[:, 1].copy().view(np.float32))
+
     async def start_steps(
         self, places: Sequence[tuple[int, int]], count: int, forward_first: bool, sampling: Sequence[SamplingParams]
     ) -> asyncio.Future[list[list[int]]]:
@@ -373,14 +391,15 @@ class WebGPUDevice:
 
     def _size_class(self, name: str, m: int) -> tuple[str, int]:
         """Return the plan that serves m rows of a list, and m rounded up so that few lists are recorded."""
-        for_many = name in self._tap_buffers or name == _SCORED
+        in_chunks = name in (_SCORED, _UNMASKED)
+        for_many = name in self._tap_buffers or in_chunks
         if m == 1 and not for_many:
             return "one", 1
         if m <= FEW_ROWS and not for_many:
             return "few", -(-m // self._shapes.batch_tile) * self._shapes.batch_tile
         if m <= self._some_rows and not for_many:
             return "some", min(-(-m // INTEGER_TILE) * INTEGER_TILE, self._shapes.max_rows)
-        most = self._lowering.heads.chunk if name == _SCORED else self._shapes.max_rows
+        most = self._lowering.heads.chunk if in_chunks else self._shapes.max_rows
         return "many", min(-(-m // 32) * 32, most)
 
     def _buffer(self, size: int, label: str) -> Binding:

@@ -64,7 +64,7 @@ def test_scores_are_log_p_of_the_changed_logits(host: WasmtimeHost, m: int, colu
     for first in range(0, VOCAB, columns):
         piece = logits[:, first : first + columns]
         place = put(host, memory.arena, np.pad(piece, ((0, 0), (0, columns - piece.shape[1]))))
-        ops.append(memory.sum_columns(place, piece.shape[1], columns, first))
+        ops += memory.sum_columns(place, piece.shape[1], columns, first)
     run(host, memory.arena, [*ops, memory.score()], state(m, chosen))
     changed = changed_rows([one for _, one in chosen], h, logits)
     expected = changed[np.arange(m), targets] - logsumexp(changed)
@@ -79,7 +79,7 @@ def test_scores_hold_where_all_but_one_token_are_next_to_impossible(host: Wasmti
     place = put(host, memory.arena, logits)
     for target in (3, 200):
         host.write(memory.targets, np.array([target], np.uint32).tobytes())
-        ops = [memory.adapt(), memory.sum_columns(place, VOCAB, VOCAB, 0), memory.score()]
+        ops = [memory.adapt(), *memory.sum_columns(place, VOCAB, VOCAB, 0), memory.score()]
         run(host, memory.arena, ops, state(1, [(0, None)]))
         expected = logits[0, target] - logsumexp(logits.astype(np.float64))[0]
         np.testing.assert_allclose(read(host, memory.scores, 1)[0], expected, rtol=1e-6, atol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from py_core.backends.sampling_state import RING, STATE_HEADER, WAITS, ring_of, state_bytes
+from py_core.backends.sampling_state import RING, ROW_BYTES, STATE_HEADER, WAITS, ring_of, state_bytes
 from py_core.sampling import SamplingParams
 from py_core.speculation.guesses import MOST_MATCH
 
@@ -75,7 +75,7 @@ def test_what_was_sampled_is_followed_and_what_comes_next_is_guessed(
     assert after[4:HEADER].tolist() == guesses
     assert after[HEADER : HEADER + len(text)].tolist() == text
     expected = [(token, position + at, SLOT) for at, token in enumerate(guesses)]
-    assert state[STATE_HEADER:][: 64 * ROWS] == state_bytes(expected, RULES, rows)[STATE_HEADER:]
+    assert state[STATE_HEADER:][: ROW_BYTES * ROWS] == state_bytes(expected, RULES, rows)[STATE_HEADER:]
     found = np.frombuffer(history_after, np.uint32).reshape(2, RING)
     assert not found[0].any()
     assert found[SLOT, np.arange(position, position + ROWS) % RING].tolist() == guesses
@@ -145,7 +145,7 @@ def test_guesses_keep_to_the_grammar_and_what_alone_may_come_is_one(
     given_states = np.array(words, np.uint32)
     state_after, _, after, records = run_kernel(
         "guess",
-        [packed.tobytes() + bytes(64), history, head, bytes(4 * RECORD * 4), given_states],
+        [packed.tobytes() + bytes(ROW_BYTES), history, head, bytes(4 * RECORD * 4), given_states],
         (1, 1, 1),
         **CONSTANTS,
     )
@@ -155,7 +155,8 @@ def test_guesses_keep_to_the_grammar_and_what_alone_may_come_is_one(
     length = max(((1, at) for at in range(len(said) - 1) if said[at] == said[-1]), default=(0, 0))[0]
     guesses, states = kept(guessed(said), bool(length), state) if state else (guessed(said), [0] * ROWS)
     assert np.frombuffer(after, np.uint32)[5:HEADER].tolist() == guesses
-    found = np.frombuffer(state_after, np.uint32)[STATE_HEADER // 4 :].reshape(-1, 16)[:ROWS]
+    rows_after = state_after[STATE_HEADER : STATE_HEADER + ROWS * ROW_BYTES]
+    found = np.frombuffer(rows_after, np.uint32).reshape(ROWS, -1)
     assert found[:, 0].tolist() == [said[-1] if token == NONE else token for token in (said[-1], *guesses)]
     assert found[:, 13].tolist() == [numbers[one] for one in states]
     assert found[:, 14].tolist() == [not state, *[0] * (ROWS - 1)]

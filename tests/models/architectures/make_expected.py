@@ -53,15 +53,26 @@ def model_of(variant: Variant, mistake: Mistake = NONE) -> transformers.PreTrain
     return model
 
 
-def logits_of(model: torch.nn.Module, variant: Variant) -> np.ndarray:
-    """Logits of every position: float32 (positions, vocabulary)."""
+def logits_of(model: torch.nn.Module, variant: Variant, block: int | None = None) -> np.ndarray:
+    """Logits of every position: float32 (positions, vocabulary). block: how many positions see each other, 0 for all;
+    usually those of the variant."""
+    if block is None and variant.diffusion is not None:
+        block, _ = variant.diffusion
     with torch.no_grad():
         ids = torch.from_numpy(tokens(variant).astype(np.int64))[None]
-        return model(ids, use_cache=False).logits[0].float().numpy()
+        sight = None if block is None else _sight(variant.positions, block)
+        return model(ids, attention_mask=sight, use_cache=False).logits[0].float().numpy()
+
+
+def _sight(positions: int, block: int) -> torch.Tensor:
+    """Addends of the scores of keys: (1, 1, positions, positions). The staircase of dLLM's BD3LMSampler."""
+    numbers = torch.arange(positions) // (block or positions)
+    unseen = numbers[None, :] > numbers[:, None]
+    return torch.zeros(1, 1, positions, positions, dtype=torch.float64).masked_fill(unseen, torch.finfo().min)
 
 
 def logits(variant: Variant, mistake: Mistake = NONE) -> np.ndarray:
-    return logits_of(model_of(variant, mistake), variant)
+    return logits_of(model_of(variant, mistake), variant, mistake.block)
 
 
 def smallest_cosine(a: np.ndarray, b: np.ndarray) -> float:

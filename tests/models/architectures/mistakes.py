@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.models.architectures.variants import FULL, LOCAL, WINDOW
-from tests.tiny.models import MIXTURES, PERMUTED, Variant, neighbours_rotate
+from tests.tiny.models import BIASED, MIXTURES, PERMUTED, Variant, neighbours_rotate
 
 Weights = dict[str, np.ndarray]
 
@@ -25,12 +25,13 @@ NEAR_MISS = 0.999
 @dataclass(frozen=True)
 class Mistake:
     """Another configuration, other weights, or skipped modules: modules whose names end this way pass their input
-    on."""
+    on. block: how many positions see each other."""
 
     what: str
     config: Mapping[str, Any] = field(default_factory=dict)
     weights: Callable[[Weights], Weights] = lambda weights: weights
     skipped: str | None = None
+    block: int | None = None
     below: float = LEFT_OUT
 
 
@@ -49,11 +50,15 @@ def mistakes(variant: Variant) -> list[Mistake]:
     biases = [name for name in ("q", "k", "v", "o") if c.get("attention_bias")]
     biases = [name for name in biases if (name, architecture) != ("o", "glm4")]
     biases += ["gate", "up", "down"] if c.get("mlp_bias") else []
-    biases += ["q", "k", "v"] if architecture == "qwen2" else []
+    biases += ["q", "k", "v"] if architecture in BIASED else []
     found += [Mistake(f"no bias of {part}", weights=_zeroed(f"{part}_proj.bias")) for part in biases]
     if architecture == "qwen35":
         found += _of_delta_rules(variant)
-    if architecture in ("qwen3", "gemma3", "gemma4", "olmo2", "olmoe", "qwen35"):
+    if variant.diffusion is not None:
+        block, _ = variant.diffusion
+        found.append(Mistake("no row sees another behind it", block=1))
+        found.append(Mistake("another block", block=2 * block or 8))
+    if architecture in ("a2d-qwen3", "qwen3", "gemma3", "gemma4", "olmo2", "olmoe", "qwen35"):
         found += [Mistake(f"no norm of {part}", skipped=f"{part}_norm") for part in "qk"]
     if architecture == "olmo2":
         found += [Mistake(f"no {name}", skipped=name) for name in POST_NORMS]

@@ -57,6 +57,10 @@ KERNELS = (
     "olmoe",
     "lfm2",
     "qwen35",
+    "a2d-qwen2",
+    "a2d-qwen3",
+    "dream",
+    "llada",
 )
 """Every architecture once, in the variant that demands most of kernels. The others differ in computations that
 Python does for all backends."""
@@ -78,6 +82,10 @@ async def test_every_position_has_the_logits_of_transformers(
     model = await load_model(source, load_backend, native_renderer(), None, variant.context)
     recorded = expected(variant)
     try:
+        if variant.diffusion is not None:
+            places, logits = await logits_of_blocks(model.backend, recorded.ids, variant.diffusion[0])
+            assert smallest_cosine(logits, recorded.logits[places]) > 0.9999
+            return
         logits = await logits_of_a_prompt(model.backend, recorded.ids)
         assert smallest_cosine(logits, recorded.logits) > 0.9999
         lengths, expected_lengths = (np.linalg.norm(rows, axis=1) for rows in (logits, recorded.logits))
@@ -116,6 +124,18 @@ async def logits_of_a_prompt(backend: Backend, ids: list[int]) -> np.ndarray:
         backend.truncate(sequence, sequence.length - count)
     backend.free(sequence)
     return np.concatenate(rows[::-1])
+
+
+async def logits_of_blocks(backend: Backend, ids: list[int], block: int) -> tuple[list[int], np.ndarray]:
+    """The last tokens of each block, which see no further: their positions, and their logits float32 (n,
+    vocabulary). A block of 0 is the whole text."""
+    sequence, places, rows = backend.new_sequence(), list[int](), list[np.ndarray]()
+    for end in range(block, len(ids) + 1, block) if block else [len(ids)]:
+        backend.append(sequence, ids[sequence.length : end])
+        rows.append(await backend.last_logits(sequence, MAX_LOGIT_ROWS))
+        places += range(end - MAX_LOGIT_ROWS, end)
+    backend.free(sequence)
+    return places, np.concatenate(rows)
 
 
 async def logits_one_by_one(backend: Backend, ids: list[int]) -> np.ndarray:

@@ -64,6 +64,19 @@ QWENS = [
     ),
 ]  # fmt: skip
 
+DIFFUSIONS = [
+    Variant(
+        "a2d-qwen2", "a2d-qwen2", "Qwen2", {**SIZES, "rope_parameters": rope(theta=1e6)}, format="Q8_0",
+        diffusion=(8, False),
+    ),
+    Variant(
+        "a2d-qwen3", "a2d-qwen3", "Qwen3",
+        {**SIZES, **WIDE_HEADS, "rope_parameters": rope(theta=1e6), "tie_word_embeddings": True}, diffusion=(32, False),
+    ),
+    Variant("dream", "dream", "Qwen2", {**SIZES, "rope_parameters": rope(theta=1e6)}, diffusion=(0, True)),
+    Variant("llada", "llada", "Llama", {**SIZES, "rope_parameters": rope()}, diffusion=(0, False)),
+]  # fmt: skip
+
 # phi-4-mini's: three quarters of a head of 32 rotate.
 PARTIAL = {**SIZES, "num_attention_heads": 2, "num_key_value_heads": 1}
 ROTATED = 24
@@ -258,6 +271,7 @@ VARIANTS = {
     for variant in [
         *LLAMAS,
         *QWENS,
+        *DIFFUSIONS,
         *PHIS,
         *GEMMAS,
         *GEMMA4S,

@@ -184,7 +184,7 @@ def test_what_is_no_models_folder_is_told_so(tmp_path: Path) -> None:
 
 BROKEN = {
     "another architecture": ("config.json", {"architectures": ["MambaForCausalLM"]},
-                             "MambaForCausalLM cannot be converted; models of llama, qwen2, .* and qwen35 can"),
+                             "MambaForCausalLM cannot be converted; models of a2d-qwen2, .* and qwen35 can"),
     "no architecture": ("config.json", {"architectures": None}, "the architecture none cannot be converted"),
     "no width": ("config.json", {"hidden_size": None}, "has no 'hidden_size', which a model of llama needs"),
     "quantized already": ("config.json", {"quantization_config": {"quant_method": "awq"}}, r"already \('awq'\)"),

@@ -138,6 +138,7 @@ export const messages = /** @type {Record<string, string>} */ ({
   'engine.still-answering': 'Dieses Gespräch wird noch beantwortet. Halte die Antwort zuerst an.',
   'engine.too-many-requests': 'Das Modell beantwortet schon {most} Gespräche, mehr gehen nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.',
   'engine.changed-meanwhile': 'Dieses Gespräch hat sich inzwischen geändert. Sende die Nachricht noch einmal.',
+  'engine.diffusion': 'Dieses Modell schreibt durch Diffusion: Seine Tokens haben keine einzelnen Wahrscheinlichkeiten, und ihm kann nichts beigebracht werden. Wähle dafür ein anderes Modell.',
   'engine.too-long': 'Der Text ist {length} Token lang, das Modell liest aber höchstens {most}. Kürze ihn.',
   'engine.closed': 'Dieses Gespräch wurde geschlossen. Beginne ein neues.',
 
@@ -166,6 +167,7 @@ export const messages = /** @type {Record<string, string>} */ ({
   'feedback.unknown-answer': 'Sonata weiß nicht, wie diese Antwort zustande kam, also kannst du sie nicht bewerten. Frage noch einmal und bewerte die neue Antwort.',
   'learning.no-embedder': 'Ohne den Satz-Embedder, den der Router lädt, kann nichts gelehrt werden: Öffne die Seite ohne ?routing=off oder lade sie neu.',
   'learning.nameless-model': 'Diesem Modell kann nichts beigebracht werden: Der Browser behält es nicht, und was ein Modell lernt, gehört zu seiner Datei. Öffne es in den Einstellungen unter Modell.',
+  'learning.diffusion-model': 'Diesem Modell kann nichts beigebracht werden, denn es schreibt durch Diffusion. Wähle dafür ein anderes Modell.',
   'learning.adapter-too-large': 'Der Adapter {name} ist zu groß, um zusammen mit dem in Pausen Gelernten benutzt zu werden; das bleibt so lange weg. Was du beigebracht hast, wird wie bisher beantwortet.',
   'learning.new-model': 'Sonata lernt dieses Modell in einer Pause kennen; bis dahin gibt es wörtlich wieder, was du beigebracht hast.',
   'learning.loading': 'Sonata lädt noch, was es zum Lernen braucht. Versuche es gleich noch einmal.',

@@ -19,6 +19,8 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'model.no-embedding': 'Der Modelldatei fehlt der Tensor \'token_embd.weight\': Sie ist kein vollständiges Sprachmodell.',
   'model.bad-heads': 'Die Modelldatei hat {heads} Köpfe und {kv} Key/Value-Köpfe: Sie ist beschädigt.',
   'model.odd-heads': 'Die Köpfe dieses Modells haben {size} Werte; Sonata liest nur gerade Zahlen.',
+  'model.no-mask': 'Die Modelldatei sagt nicht, welches Token ihre Maske ist: Sie ist beschädigt oder wurde für ein anderes Programm umgewandelt. Wandle das Modell neu um.',
+  'model.block': 'Die Modelldatei sagt diffusion.block_size = {value}; Sonata führt Blöcke von bis zu {most} Tokens aus.',
   'model.context-too-long': 'Dieses Modell wurde für {trained} Token trainiert; ein Kontext von {context} ist zu lang. Nimm höchstens {most}.',
   'model.other-vocabulary': 'Die Modelldatei hat {tokens} Token, aber ein Embedding von {rows} Zeilen: Sie ist beschädigt oder hat das Vokabular eines anderen Modells. Lade sie noch einmal herunter.',
   'model.bad-rope': 'In der Modelldatei steht {architecture}.rope.dimension_count = {dimensions}, ihre Köpfe haben aber {size} Werte: Sie ist beschädigt.',

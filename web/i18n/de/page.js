@@ -126,6 +126,7 @@ export const status = {
   on: '{model} auf {device}',
   software: 'Diese GPU wird von Software nachgebildet, das ist langsam. Die CPU antwortet schneller.',
   withAdapter: '{model} mit {adapter}',
+  diffusion: 'Es schreibt durch Diffusion: mehrere Wörter auf einmal.',
 };
 
 export const site = {

@@ -126,6 +126,7 @@ export const status = {
   on: '{model} on {device}',
   software: 'This GPU is emulated by software, which is slow. The CPU answers faster.',
   withAdapter: '{model} with {adapter}',
+  diffusion: 'It writes by diffusion: several words at once.',
 };
 
 export const site = {

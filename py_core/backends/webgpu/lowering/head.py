@@ -79,6 +79,18 @@ class HeadLowering:
 
     def scored(self) -> list[Kernel]:
         """Score the tokens of `targets`, whose slots are the rows of the body's last pass."""
+        found = lambda: (self.targets, self._slots(), self._near())  # noqa: E731
+        return self._over_targets("token_scores", found, self.scores, K=self._width)
+
+    def unmasked(self, mask: int) -> list[Kernel]:
+        """Draw tokens for the rows of `targets`, whose slots are rows of the body's last pass."""
+        return self._over_targets("unmask", lambda: (self.targets,), self.drawn, MASK=mask)
+
+    def _over_targets(
+        self, name: str, before: Callable[[], tuple[Binding, ...]], out: Binding, **constants: int
+    ) -> list[Kernel]:
+        """Make the logits of the rows of `targets`, and run a kernel over them whose bindings are `before`, the logits
+        and `out`."""
         builder, vocab = self._builder, self._vocab_size
         h = self._buffer("changed states", 4 * builder.shapes.max_rows * self._width)
         logits = self._buffer("logits to score", 4 * self.chunk * vocab)
@@ -86,15 +98,15 @@ class HeadLowering:
         cap = next((op.cap for op in self._graph.head if isinstance(op, SoftCap)), 0.0)
         linears = self._linears_over(self._values.elsewhere({self._graph.head_input: h}), self.targets)
         context = PassContext("many", builder.shapes.tiled_matmul, single_row=False)
-        pipeline = builder.pipeline("token_scores", {}, K=self._width, VOCAB=vocab, CAP=cap, WORKGROUP=256)
-        score = Kernel(
-            "token scores",
+        pipeline = builder.pipeline(name, {}, **constants, VOCAB=vocab, CAP=cap, WORKGROUP=256)
+        last = Kernel(
+            name.replace("_", " "),
             pipeline,
-            lambda: (self.targets, self._slots(), self._near(), logits, self.scores),
+            lambda: (*before(), logits, out),
             lambda m: (m, 1, 1),
             Cost(row_bytes=4 * vocab, row_flops=3 * vocab),
         )
-        return [self._adapt(self.targets, h, scored=True), *linears.kernels([linear], logits, context), score]
+        return [self._adapt(self.targets, h, scored=True), *linears.kernels([linear], logits, context), last]
 
     @property
     def targets(self) -> Binding:
@@ -105,6 +117,11 @@ class HeadLowering:
     def scores(self) -> Binding:
         """log p of each row of a pass: (max_rows,)."""
         return self._buffer("scores", 4 * self._builder.shapes.max_rows)
+
+    @property
+    def drawn(self) -> Binding:
+        """A token for each row of a pass and log p of it: (max_rows, 2)."""
+        return self._buffer("drawn", 8 * self._builder.shapes.max_rows)
 
     def _adapt(self, state: Binding, out: Binding, scored: bool = False) -> Kernel:
         norm = next(op for op in self._graph.head if isinstance(op, RMSNorm) and op.out == self._graph.head_input)

@@ -1,0 +1,124 @@
+"""Writes the answers of models of diffusion: places begin as masks, and the surest become tokens with each pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Collection
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from py_core.backends.checks import block_begin
+from py_core.backends.protocols import Backend
+from py_core.engine.scheduler import Priority, Scheduler
+from py_core.models.diffusion import Diffusion
+from py_core.sampling import SamplingParams, Unmasked
+from py_core.token_sequence import TokenSequence
+
+WINDOW = 32
+"""The places that are written before those behind them, in a text that is one block."""
+
+CANVAS = 256
+"""The most places of such a text's answer: each pass runs all of them."""
+
+_NEXT_SEED = 0x9E3779B9
+
+
+@dataclass(frozen=True)
+class Unmasking:
+    """threshold: in each pass the places whose token has at least this probability become tokens, and the surest one
+    (Fast-dLLM, arXiv 2505.22618). steps: instead, a block or window is written in this many passes, the surest places
+    first."""
+
+    threshold: float = 0.9
+    steps: int | None = None
+
+    def chosen(self, scores: np.ndarray, masked: np.ndarray, places: int) -> np.ndarray:
+        """Return the places that become tokens, those of `masked` (n,) of which some are True. scores: log p of their
+        tokens (n,). places: of the whole block or window."""
+        known = np.where(masked, scores, -np.inf)
+        if self.steps is None:
+            sure = known >= math.log(self.threshold) if self.threshold > 0 else masked
+            return np.flatnonzero(sure) if sure.any() else np.array([known.argmax()])
+        count = min(-(-places // self.steps), int(masked.sum()))
+        return np.argsort(-known, kind="stable")[:count]
+
+
+USUAL = Unmasking()
+
+
+class Writer:
+    """Writes behind one sequence. `passes`: how many it has taken so far."""
+
+    def __init__(self, scheduler: Scheduler, backend: Backend, diffusion: Diffusion, ends: Collection[int]) -> None:
+        """ends: tokens that end an answer: what follows them is not written."""
+        self._scheduler, self._backend, self._diffusion, self._ends = scheduler, backend, diffusion, ends
+        self.passes = 0
+
+    async def tokens(
+        self, sequence: TokenSequence, n: int, sampling: SamplingParams, priority: Priority,
+        unmasking: Unmasking = USUAL,
+    ) -> AsyncIterator[list[int]]:  # fmt: skip
+        """Yield up to `n` tokens, a block or window at a time, and append them to the sequence; and nothing after each
+        other pass, when `sequence.canvas` has changed. Of the rules of sampling temperature and seed count. Ends early
+        if the sequence is changed by another call."""
+        block, mask, done = self._diffusion.block, self._diffusion.mask, 0
+        canvas = [] if block else [mask] * min(n, CANVAS)
+        while done < n:
+            if block:
+                room = block_begin(sequence.length, block) + block - sequence.length
+                canvas = [mask] * min(room, n - done)
+            elif not canvas:
+                return
+            places, start = len(canvas) if block else min(WINDOW, len(canvas)), sequence.length
+            filling = self._fill(sequence, canvas, places, sampling, priority, unmasking)
+            async with aclosing(filling) as passes:  # type: ignore[type-var]
+                async for _ in passes:
+                    yield []
+            if sequence.length != start:
+                return
+            found = canvas[: canvas.index(mask)] if mask in canvas[:places] else canvas[:places]
+            self._backend.append(sequence, found)
+            done += len(found)
+            yield found
+            if sequence.length != start + len(found) or self._is_over(found):
+                return
+            canvas = canvas[places:]
+
+    async def _fill(
+        self, sequence: TokenSequence, canvas: list[int], places: int, sampling: SamplingParams, priority: Priority,
+        unmasking: Unmasking,
+    ) -> AsyncIterator[None]:  # fmt: skip
+        """Run passes until the first places of a canvas are known, or an answer ends within them. Yields between
+        passes. Ends early if the sequence is changed by another call."""
+        mask, start = self._diffusion.mask, sequence.length
+        try:
+            while mask in canvas[:places] and not self._is_over(canvas[:places]):
+                ids, scores = await self._run(sequence, canvas, sampling, priority)
+                if sequence.length != start:
+                    return
+                masked = np.array([token == mask for token in canvas[:places]])
+                for place in unmasking.chosen(scores[:places], masked, places):
+                    canvas[place] = int(ids[place])
+                sequence.canvas = tuple(None if token == mask else token for token in canvas[:places])
+                yield
+        finally:
+            sequence.canvas = ()
+
+    async def _run(
+        self, sequence: TokenSequence, canvas: list[int], sampling: SamplingParams, priority: Priority
+    ) -> Unmasked:
+        """Run a pass. Each has a seed of its own."""
+        rules = replace(sampling, seed=(sampling.seed + self.passes * _NEXT_SEED) % 2**32)
+        self.passes += 1
+        return await self._scheduler.call(sequence, lambda _: self._backend.denoise(sequence, canvas, rules), priority)
+
+    def _is_over(self, written: list[int]) -> bool:
+        """True if an answer ends within what is written without gaps."""
+        for token in written:
+            if token == self._diffusion.mask:
+                return False
+            if token in self._ends:
+                return True
+        return False
