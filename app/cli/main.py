@@ -30,6 +30,7 @@ from app.cli.adapters import (
 )
 from app.cli.attachments import FileOption, read_attachment, unstored_runtime
 from app.cli.bench import profile_tables, speed_table
+from app.cli.bench_humaneval import bench_humaneval
 from app.cli.bench_learning import bench_learning
 from app.cli.bench_memory import bench_memory
 from app.cli.chats import chats_app
@@ -299,6 +300,7 @@ app.command()(relearn)
 app.command()(mcp)
 bench_app.command("routing")(bench_routing)
 bench_app.command("learning")(bench_learning)
+bench_app.command("humaneval")(bench_humaneval)
 bench_app.command("memory")(bench_memory)
 
 
