@@ -385,9 +385,10 @@ class Engine:
         if grammar is None:
             return None
         if self.diffusion is not None:
-            raise GrammarError(
-                "This model writes by diffusion, in any order, so its answers cannot have a shape: leave the grammar "
-                "out, or choose another model."
+            raise BackendError(
+                "engine.diffusion-shape",
+                "This model writes by diffusion, in any order, so its answers cannot have a shape. Choose another "
+                "model for that.",
             )
         if self.constraint_of is None:
             raise GrammarError("This program has no kernel for grammars: leave the grammar out.")

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from py_core.backend_errors import BackendError
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.diffusion import Unmasking, Writer
 from py_core.engine.engine import Engine, Timings
 from py_core.engine.scheduler import Priority
-from py_core.grammar.expressions import Grammar, GrammarError, Literal
+from py_core.grammar.expressions import Grammar, Literal
 from py_core.models.diffusion import Diffusion
 from py_core.sampling import SamplingParams, unmasked
 from tests.backends.backend_pairs import GREEDY, Pair, open_pair, prompt
@@ -137,7 +138,7 @@ async def test_a_sequence_that_is_changed_meanwhile_ends_its_answer(pair: Pair, 
 async def test_a_grammar_is_refused_with_a_sentence(pair: Pair, block: int) -> None:
     engine = engine_of(pair.other, block)
     rules = SamplingParams(grammar=Grammar({"root": Literal(b"yes")}, "root"))
-    with pytest.raises(GrammarError, match="writes by diffusion"):
+    with pytest.raises(BackendError, match="writes by diffusion"):
         await written(engine, prompt(21), 8, rules)
 
 
