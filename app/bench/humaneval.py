@@ -72,7 +72,7 @@ def program_of(problem: Problem, answer: str) -> str:
 
 
 def _before(problem: Problem) -> str:
-    """What stands before the function in the prompt: imports, and functions that it may call."""
+    """Return the code before the function in the prompt: imports, and functions that it may call."""
     try:
         body = ast.parse(f"{problem.prompt}\n    pass\n").body
     except SyntaxError:
