@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import Arena
+from py_core.models.diffusion import Diffusion
+from py_core.sampling import SamplingParams, unmasked
 from tests.backends.head_adapters import changed_rows, drawn_adapters
 from tests.backends.wasm.kernel_memory import ROOM, few, put, read, run
 
@@ -69,6 +73,38 @@ def test_scores_are_log_p_of_the_changed_logits(host: WasmtimeHost, m: int, colu
     changed = changed_rows([one for _, one in chosen], h, logits)
     expected = changed[np.arange(m), targets] - logsumexp(changed)
     np.testing.assert_allclose(read(host, memory.scores, m), expected, rtol=1e-4, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def pool(kernel_wasm: Callable[[], Path]) -> WasmtimeHost:
+    """Three workers, each with its own share of the columns."""
+    host = WasmtimeHost(kernel_wasm(), workers=3)
+    asyncio.run(host.reserve(64 << 20))
+    return host
+
+
+@given(
+    m=st.integers(1, ROOM), columns=st.sampled_from([32, 100, VOCAB]), seed=st.integers(0, 2**32 - 1),
+    temperature=st.sampled_from([0.0, 0.7]), shifted=st.booleans(),
+)  # fmt: skip
+@few
+def test_tokens_for_masks_are_those_of_numpy(
+    pool: WasmtimeHost, m: int, columns: int, seed: int, temperature: float, shifted: bool
+) -> None:
+    memory, draw = Memory(pool, 32), np.random.default_rng(seed)
+    logits = (4 * draw.standard_normal((m, VOCAB))).astype(np.float32)
+    diffusion, rules = Diffusion(int(logits[0].argmax()), 8, shifted), SamplingParams(temperature, seed=seed)
+    ops = []
+    for first in range(0, VOCAB, columns):
+        piece = logits[:, first : first + columns]
+        place = put(pool, memory.arena, np.pad(piece, ((0, 0), (0, columns - piece.shape[1]))))
+        ops += memory.draw_columns(diffusion, place, piece.shape[1], columns, first)
+    rows = [(0, 5 + row, 0) for row in range(m)]
+    run(pool, memory.arena, [*ops, memory.unmask()], state_bytes(rows, rules, m))
+    drawn = read(pool, memory.unmasked, m, 2)
+    expected = unmasked(logits, 5 + shifted, rules, diffusion.mask)
+    np.testing.assert_array_equal(drawn[:, 0].view(np.uint32), expected.ids)
+    np.testing.assert_allclose(drawn[:, 1], expected.scores, rtol=1e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("gap", [0.0, 200.0, 1e30])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backend_errors import BackendError
+from py_core.backends.checks import seen_ahead
 from py_core.backends.numpy import rows as reference
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.attention import (
@@ -136,6 +137,8 @@ class Sequences:
     """The number of pages of each sequence."""
     softcap: float = 0.0
     window: int = 0
+    ahead: list[int] = field(default_factory=list)
+    """How many positions behind its own each row sees; empty for none."""
 
     SLOTS = 2
 
@@ -144,7 +147,8 @@ class Sequences:
         shape = (self.SLOTS, 2, self.kv_heads, self.pages * PAGE, self.head_dim)
         self.kv = rng.standard_normal(shape).astype(np.float32)
         for slot in range(self.SLOTS):
-            length = max((position + 1 for position, of in self.rows if of == slot), default=0)
+            seen = [position + ahead for (position, of), ahead in self.rows_ahead if of == slot]
+            length = max(seen, default=-1) + 1
             self.kv[slot, :, :, length:] = np.nan
             first = min((self.first_seen(position) for position, of in self.rows if of == slot), default=0)
             self.kv[slot, :, :, :first] = np.nan
@@ -172,8 +176,18 @@ class Sequences:
         return len(self.rows)
 
     @property
+    def rows_ahead(self) -> list[tuple[tuple[int, int], int]]:
+        return list(zip(self.rows, self.ahead or [0] * self.m, strict=True))
+
+    @property
+    def longest(self) -> int:
+        """The most positions that a row sees."""
+        return max(position + ahead + 1 for (position, _), ahead in self.rows_ahead)
+
+    @property
     def state(self) -> bytes:
-        return state_bytes([(0, *row) for row in self.rows]) + bytes(ROW_BYTES * (self.max_rows - self.m))
+        rows = [(0, *row) for row in self.rows]
+        return state_bytes(rows, ahead=self.ahead) + bytes(ROW_BYTES * (self.max_rows - self.m))
 
     @property
     def sizes(self) -> dict[str, float]:
@@ -199,12 +213,12 @@ class Sequences:
 
     def check(self, out: np.ndarray) -> None:
         """Asserts that each row's attention equals numpy's, and that everything else is unchanged."""
-        for m, (position, slot) in enumerate(self.rows):
+        for m, ((position, slot), ahead) in enumerate(self.rows_ahead):
             first = self.first_seen(position)
-            keys, values = self.kv[slot, :, :, first : position + 1].swapaxes(1, 2)
+            keys, values = self.kv[slot, :, :, first : position + ahead + 1].swapaxes(1, 2)
             at = np.array([position - first])
             expected = reference.attention(
-                self.q[m : m + 1], keys, values, at, self.heads, self.scale, self.softcap, self.window
+                self.q[m : m + 1], keys, values, at, self.heads, self.scale, self.softcap, self.window, [ahead]
             )[0]
             np.testing.assert_allclose(out[m], expected, rtol=2e-4, atol=2e-4)
         np.testing.assert_array_equal(out[self.m :], BEFORE)
@@ -233,16 +247,17 @@ def sequences(
         slot, count = draw(slots), draw(st.sampled_from([1, 31, 32, 33, consecutive]) | st.integers(1, consecutive))
         start = max(0, draw(lengths) - count)
         rows = [(start + row, slot) for row in range(count)]
+        ahead = list(seen_ahead(start, start + count, draw(st.sampled_from([1, 1, 8, 24, 0])))) or [0] * count
     else:
-        rows = [
-            (length - 1, slot) for length, slot in draw(st.lists(st.tuples(lengths, slots), min_size=1, max_size=8))
-        ]
+        drawn = st.lists(st.tuples(lengths, slots, st.sampled_from([0, 0, 1, 7, 40])), min_size=1, max_size=8)
+        found = [(length, slot, min(more, length - 1)) for length, slot, more in draw(drawn)]
+        rows, ahead = [(length - 1 - more, slot) for length, slot, more in found], [more for _, _, more in found]
     seed, spread = draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from([0.0, 1.0, 12.0]))
 
     def of(variant: dict) -> Sequences:
-        taken = rows[:1] if variant.get("one") else rows
-        scores = {"softcap": variant["softcap"], "window": variant["window"]}
-        return Sequences(*variant["heads"], variant["head_dim"], taken, consecutive + 8, seed, spread, **scores)
+        count = 1 if variant.get("one") else len(rows)
+        more = {"softcap": variant["softcap"], "window": variant["window"], "ahead": ahead[:count]}
+        return Sequences(*variant["heads"], variant["head_dim"], rows[:count], consecutive + 8, seed, spread, **more)
 
     return of
 
@@ -318,7 +333,7 @@ def test_one_split_of_the_window_of_any_sequence_equals_numpy(run_kernel, varian
 def test_splits_merged_equal_numpy(run_kernel, variant, draw, more: int) -> None:
     case = draw(variant)
     # The recorded grid covers any length of its class: splits past the position must do nothing.
-    splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT) + more
+    splits = -(-case.longest // SPLIT) + more
     width = case.head_dim + 4
     partials = np.full((case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), width), np.nan, np.float32)
     partials = run_splits(run_kernel, case, partials, variant, splits, SPLIT=SPLIT, DIRECT=False)
