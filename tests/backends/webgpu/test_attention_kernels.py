@@ -147,8 +147,7 @@ class Sequences:
         shape = (self.SLOTS, 2, self.kv_heads, self.pages * PAGE, self.head_dim)
         self.kv = rng.standard_normal(shape).astype(np.float32)
         for slot in range(self.SLOTS):
-            seen = [position + ahead for (position, of), ahead in self.rows_ahead if of == slot]
-            length = max(seen, default=-1) + 1
+            length = self.length_of(slot)
             self.kv[slot, :, :, length:] = np.nan
             first = min((self.first_seen(position) for position, of in self.rows if of == slot), default=0)
             self.kv[slot, :, :, :first] = np.nan
@@ -179,10 +178,13 @@ class Sequences:
     def rows_ahead(self) -> list[tuple[tuple[int, int], int]]:
         return list(zip(self.rows, self.ahead or [0] * self.m, strict=True))
 
+    def length_of(self, slot: int) -> int:
+        """The positions of a slot that a row sees."""
+        return max((position + ahead + 1 for (position, of), ahead in self.rows_ahead if of == slot), default=0)
+
     @property
     def longest(self) -> int:
-        """The most positions that a row sees."""
-        return max(position + ahead + 1 for (position, _), ahead in self.rows_ahead)
+        return max(map(self.length_of, range(self.SLOTS)))
 
     @property
     def state(self) -> bytes:

@@ -55,7 +55,7 @@ class Tiered(Sequences):
     def demote(self, tiers: Sequence[Tier]) -> Tiered:
         places, self.beside = [np.full(place_words(self.kv_heads, self.head_dim), UNWRITTEN, np.uint32)], []
         for slot in range(self.SLOTS):
-            length = max((position + 1 for position, of in self.rows if of == slot), default=0)
+            length = self.length_of(slot)
             for at, tier in enumerate(tiers[: length // PAGE]):
                 if not tier:
                     continue
@@ -113,7 +113,7 @@ def test_attention_of_one_split_reads_all_tiers(run_kernel, variant, draw, tiers
 @few
 def test_splits_merged_read_all_tiers(run_kernel, variant, draw, tiers) -> None:
     case = with_halves(tiered(draw(variant), tiers), variant)
-    splits = -(-max(position + 1 for position, _ in case.rows) // SPLIT)
+    splits = -(-case.longest // SPLIT)
     shape = (case.max_rows, case.heads, -(-case.pages * PAGE // SPLIT), case.head_dim + 4)
     partials = run_splits(
         run_kernel, case, np.full(shape, np.nan, np.float32), variant, splits, SPLIT=SPLIT, DIRECT=False
