@@ -6,12 +6,11 @@ import ast
 import gzip
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from app.interpreter.child import Limits, PythonChild
 from app.interpreter.session import Failure
@@ -80,9 +79,7 @@ def _before(problem: Problem) -> str:
     return "\n".join(ast.unparse(one) for one in body if getattr(one, "name", "") != problem.entry_point)
 
 
-async def tried(
-    problems: Sequence[Problem], answer: Callable[[str], Awaitable[str]]
-) -> list[Tried]:  # fmt: skip
+async def tried(problems: Sequence[Problem], answer: Callable[[str], Awaitable[str]]) -> list[Tried]:
     """Ask for each problem once, and run the code in a process of its own with limits. answer: gives the text of the
     model. Raises InterpreterError."""
     found = []
@@ -93,7 +90,6 @@ async def tried(
             outputs = await child.run(program_of(problem, text))
         finally:
             await child.close()
-        failures: Iterator[Any] = (one for one in outputs if isinstance(one, Failure))
-        why = next(((one.kind or one.reason) for one in failures), "")
+        why = next((one.kind or one.reason for one in outputs if isinstance(one, Failure)), "")
         found.append(Tried(problem.task_id, text, why))
     return found

@@ -11,7 +11,11 @@ from tests.tiny.models import Variant
 MASK = 0
 
 
-def write_diffusion(path: Path, block: int, shifted: bool = False) -> Path:
-    """Write a tiny model of LLaDA's architecture whose rows see their block; 0: the whole text."""
+def tiny_diffusion(block: int, shifted: bool = False) -> Variant:
+    """Return a tiny model of LLaDA's architecture whose rows see their block; 0: the whole text."""
     tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
-    return Variant(**{**vars(tiny), "architecture": "llada", "diffusion": (block, shifted)}).write(path)
+    return Variant(**{**vars(tiny), "architecture": "llada", "diffusion": (block, shifted)})
+
+
+def write_diffusion(path: Path, block: int, shifted: bool = False) -> Path:
+    return tiny_diffusion(block, shifted).write(path)

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.backends.backend_pairs import CONTEXT
+from tests.diffusion.tiny import tiny_diffusion
 from tests.page.chat_page import ANSWER_SECONDS, fresh_tab
 from tests.page.plain_server import PlainServer
 from tests.page.small_site import SmallSite
-from tests.tiny.llama import TinyLlama
-from tests.tiny.models import Variant
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -26,9 +24,7 @@ SEEN = """() => {
 
 
 async def test_masks_are_boxes_that_become_text(browser: Browser, dist: Path, tmp_path: Path) -> None:
-    tiny = TinyLlama(formats=("F32",), embedding_format="F32", tied=False, context=CONTEXT)
-    model = Variant(**{**vars(tiny), "architecture": "llada", "diffusion": (16, False)})
-    site = SmallSite(dist, tmp_path / "site", model)
+    site = SmallSite(dist, tmp_path / "site", tiny_diffusion(16))
     with PlainServer(site.folder) as running:
         async with fresh_tab(browser, running.url) as chat:
             await chat.open_ready("?backend=wasm&workers=1&max_tokens=40&routing=off")
