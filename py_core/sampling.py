@@ -163,12 +163,15 @@ def sample(logits: np.ndarray, history: Sequence[int], position: int, params: Sa
     return min(index, int(np.flatnonzero(keep)[-1]))
 
 
-def unmasked(logits: np.ndarray, first: int, params: SamplingParams, mask: int) -> Unmasked:
+def unmasked(
+    logits: np.ndarray, first: int, params: SamplingParams, mask: int, allowed: tuple[int, np.ndarray] | None = None
+) -> Unmasked:
     """Draw a token for each of some masks.
 
-    logits: float32 (n, vocab_size), of the positions from `first` on. The token is never `mask`. With a temperature it
-    is the likeliest of logits / temperature with Gumbel noise, which depends on the seed, the position and the token:
-    that draws from their softmax (arXiv 1611.01144).
+    logits: float32 (n, vocab_size), of the positions from `first` on. The token is never `mask`. allowed: a row, and
+    the tokens that it may get, as `TokenGrammar.mask`. With a temperature it is the likeliest of logits / temperature
+    with Gumbel noise, which depends on the seed, the position and the token: that draws from their softmax (arXiv
+    1611.01144). Each log p is that among all tokens.
     """
     scores = logits.astype(np.float32, copy=True)
     if params.temperature > 0:
@@ -179,6 +182,9 @@ def unmasked(logits: np.ndarray, first: int, params: SamplingParams, mask: int) 
             noise = (noise + np.float32(0.5)) / np.float32(1 << 23)
             scored -= np.float32(params.temperature) * np.log(-np.log(noise))
     scores[:, mask] = -np.inf
+    if allowed is not None:
+        row, tokens = allowed
+        scores[row] = masked(scores[row], tokens)
     ids = scores.argmax(axis=1)
     most = logits.max(axis=1, keepdims=True)
     total = np.log(np.exp(logits - most).sum(axis=1)) + most[:, 0]

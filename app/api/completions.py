@@ -36,15 +36,10 @@ from py_core.tool_calls.prompt import with_tools
 _REASONS = {"end": "stop", "loop": "stop", "stopped": "length", "length": "length", "context": "length"}
 
 
-def _refuse_for_diffusion(model: Model, request: Sampled, shape: object = None, must_call: bool = False) -> None:
+def _refuse_for_diffusion(model: Model, request: Sampled) -> None:
     """Raises ApiError if a model of diffusion cannot keep the request."""
-    if model.config.diffusion is None:
-        return
-    for is_wanted, param in (
-        (request.likeliest is not None, "logprobs"), (shape is not None, "response_format"), (must_call, "tool_choice"),
-    ):  # fmt: skip
-        if is_wanted:
-            raise ApiError(f"This model writes by diffusion, so `{param}` cannot be kept: leave it out.", param=param)
+    if model.config.diffusion is not None and request.likeliest is not None:
+        raise ApiError("This model writes by diffusion, so `logprobs` cannot be kept: leave it out.", param="logprobs")
 
 
 class _Answer:
@@ -83,8 +78,7 @@ class ChatAnswer(_Answer):
             raise ApiError(
                 "An answer has the shape of its tools: leave `response_format` or `tools` out.", param="tools"
             )
-        must_call = bool(self._tools) and self._chosen.mode not in (ChoiceMode.auto, ChoiceMode.none)
-        _refuse_for_diffusion(model, request, self._shape, must_call)
+        _refuse_for_diffusion(model, request)
         rules = request.sampling(self._shape, model.config.vocab_size)
         self.choices = [_Choice(model, at, self._new_stream(one), request) for at, one in enumerate(rules)]
         self._prompt = []

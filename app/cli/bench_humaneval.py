@@ -27,6 +27,7 @@ def bench_humaneval(
     problems: Annotated[Path | None, typer.Option(help="A file instead of the package's, in the same form.")] = None,
     sure: Annotated[float, typer.Option(min=0.0, max=1.0, help="As of generate.")] = USUAL.threshold,
     passes: Annotated[int | None, typer.Option(min=1, help="As of generate.")] = None,
+    remask: Annotated[bool, typer.Option("--remask", help="As of generate.")] = False,
     options: ModelOptions = DEFAULTS,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with each answer.")] = False,
 ) -> None:
@@ -39,7 +40,7 @@ def bench_humaneval(
 
     async def run() -> tuple[str, list[Tried]]:
         loaded = await options.load()
-        loaded.engine.unmasking = Unmasking(sure, passes)
+        loaded.engine.unmasking = Unmasking(sure, passes, remask)
         with progress_bar("Problems") as bar:
             task = bar.add_task("", total=len(chosen))
 

@@ -232,6 +232,9 @@ def generate(
     passes: Annotated[
         int | None, typer.Option(min=1, help="Diffusion: instead, write each block in this many passes.")
     ] = None,
+    remask: Annotated[
+        bool, typer.Option("--remask", help="Diffusion: write places of a full block again that were less likely.")
+    ] = False,
 ) -> None:
     """Answer one prompt, or continue it with --raw.
 
@@ -245,7 +248,7 @@ def generate(
     asyncio.run(
         _generate(
             text, raw, max_tokens, shape.applied_to(sampling), options, adapter, as_json, no_bos, quiet,
-            Unmasking(sure, passes),
+            Unmasking(sure, passes, remask),
         )
     )  # fmt: skip
 
@@ -403,6 +406,9 @@ async def _generate(
     as_json: bool, no_bos: bool, quiet: bool, unmasking: Unmasking,
 ) -> None:  # fmt: skip
     loaded = await options.load()
+    if unmasking != USUAL and loaded.config.diffusion is None:
+        loaded.close()
+        raise ValueError("This model writes from left to right: leave --sure, --passes and --remask out.")
     loaded.engine.unmasking = unmasking
     loaded.bos = not no_bos
     number = await add_adapter(adapter, options.model, loaded)

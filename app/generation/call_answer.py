@@ -48,14 +48,14 @@ class CallStream:
         sampling: SamplingParams = _GREEDY, is_shaped: bool = True, is_parallel: bool = True,
         allow: Collection[str] = (), first: int = 1, may_call: bool = True,
     ) -> None:  # fmt: skip
-        """is_shaped: calls follow a grammar, if the model does not write by diffusion. is_parallel, allow: as in
-        `call_shape`. first: the number of the first call's id. may_call: if not, the answer is text, though the model
-        knows the tools. Raises ToolError if a tool's schema cannot be kept."""
+        """is_shaped: calls follow a grammar. is_parallel, allow: as in `call_shape`. first: the number of the first
+        call's id. may_call: if not, the answer is text, though the model knows the tools. Raises ToolError if a tool's
+        schema cannot be kept."""
         self._model = model
         self._tools = tools if chosen.mode is not ChoiceMode.none else ()
         self._form = form_of_model(model)
         shape = None
-        if is_shaped and model.config.diffusion is None:
+        if is_shaped:
             controls = model.tokenizer.control_tokens
             shape = call_shape(tools, chosen, self._form, controls, is_parallel=is_parallel, allow=allow)
             if not may_call:

@@ -95,9 +95,12 @@ class Device(Protocol):
         """Score the targets as `run_scored` does, behind states (m, width) of the residual stream after the body."""
         ...
 
-    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
-        """Run the state's m rows as `run_rows` does, of a model of diffusion. The last rows, as many as the state
-        names, make the logits of the `places` from position `first` on: `sampling.unmasked` draws from them."""
+    async def run_unmasked(
+        self, m: int, length: int, first: int, sampling: SamplingParams, grammar_states: Sequence[int]
+    ) -> Unmasked:
+        """Run the state's m rows as `run_rows` does, of a model of diffusion. The last rows, as many as there are
+        grammar_states, make the logits of the places from position `first` on: `sampling.unmasked` draws from them. A
+        row whose state is not 0 gets a token of the state's mask."""
         ...
 
     async def start_steps(

@@ -31,6 +31,9 @@ _HEADER = 2
 _MASKS = 192
 """Pairs of masks for which there is room, each with a state of most exits. Small states take almost no room."""
 
+MASK_STATE = 1
+"""The number of the state that `mask_state` makes."""
+
 Place = tuple["TokenGrammar", int]
 """A state of a grammar."""
 
@@ -44,6 +47,11 @@ def grammar_bytes(vocab_size: int) -> int:
     number is the place of its first word plus one.
     """
     return 4 * _MASKS * (_HEADER + 2 * MOST_EXITS + 2 * mask_words(vocab_size))
+
+
+def mask_state(mask: np.ndarray) -> bytes:
+    """Return the words of a state that has a mask alone, and is the first one. mask: as `TokenGrammar.mask`."""
+    return array("I", (0, _HEADER + 1)).tobytes() + mask.tobytes()
 
 
 @dataclass

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from py_core.backends.checks import block_begin, pass_end, seen_ahead
 from py_core.backends.device import Device
+from py_core.backends.grammar_states import MASK_STATE, mask_state
 from py_core.backends.protocols import AfterPass
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
@@ -55,12 +58,17 @@ class Passes:
         pages.logits_of = sequence if logit_rows == 1 else None
 
     async def unmask(
-        self, sequence: TokenSequence, canvas: Sequence[int], diffusion: Diffusion, sampling: SamplingParams
-    ) -> Unmasked:
+        self, sequence: TokenSequence, canvas: Sequence[int], diffusion: Diffusion, sampling: SamplingParams,
+        allowed: np.ndarray | None,
+    ) -> Unmasked:  # fmt: skip
         """As `Runs.denoise`."""
         pages, recovery = self._pages, self._recovery
         shift, stop = int(diffusion.shifted), sequence.length + len(canvas)
         begin = block_begin(sequence.length - shift, diffusion.block)
+        places = len(canvas) + shift
+        states = [0] * places
+        if allowed is not None:
+            states[canvas.index(diffusion.mask)] = MASK_STATE
         recovery.losses = 0
         while True:
             try:
@@ -72,8 +80,10 @@ class Passes:
                     await self.run_pending(sequence)
                     continue
                 tokens = [*sequence.tokens[sequence.stored :], *canvas]
-                m = await self._write_rows(sequence, sequence.stored, tokens, len(canvas) + shift, sampling)
-                ids, scores = await self._device.run_unmasked(m, stop, len(canvas) + shift, sequence.length, sampling)
+                if allowed is not None:
+                    self._device.write_grammar_state(0, mask_state(allowed))
+                m = await self._write_rows(sequence, sequence.stored, tokens, places, sampling, states)
+                ids, scores = await self._device.run_unmasked(m, stop, sequence.length, sampling, states)
             except recovery.errors as error:
                 recovery.note(error)
                 continue
@@ -120,9 +130,10 @@ class Passes:
 
     async def _write_rows(
         self, sequence: TokenSequence, first: int, tokens: Sequence[int], logit_rows: int,
-        sampling: SamplingParams = GREEDY,
+        sampling: SamplingParams = GREEDY, grammar_states: Sequence[int] = (),
     ) -> int:  # fmt: skip
-        """Write the state of a pass over these tokens from position `first` on. Returns the number of its rows."""
+        """Write the state of a pass over these tokens from position `first` on. grammar_states: of the last rows.
+        Returns the number of its rows."""
         pages, stop = self._pages, first + len(tokens)
         rows = [(token, at, sequence.slot) for at, token in enumerate(tokens, first)]
         ahead = seen_ahead(first, stop, self._block)
@@ -131,5 +142,6 @@ class Passes:
         await pages.reserve(sequence.slot, begin, max(begin, stop))
         pages.logits_of = None
         adapters = sequence.adapter, sequence.head_adapter
-        self._device.write_state(state_bytes(rows, sampling, logit_rows, *adapters, ahead=ahead))
+        states = [*[0] * (len(rows) - len(grammar_states)), *grammar_states]
+        self._device.write_state(state_bytes(rows, sampling, logit_rows, *adapters, states, ahead=ahead))
         return len(rows)

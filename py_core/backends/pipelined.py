@@ -125,9 +125,12 @@ class PipelinedBackend(ABC):
             except recovery.errors as error:
                 recovery.note(error)
 
-    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+    async def denoise(
+        self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams,
+        allowed: np.ndarray | None = None,
+    ) -> Unmasked:  # fmt: skip
         diffusion = check_canvas(sequence, canvas, self.device.config)
-        return await self.passes.unmask(sequence, canvas, diffusion, sampling)
+        return await self.passes.unmask(sequence, canvas, diffusion, sampling, allowed)
 
     async def hidden(
         self, sequence: TokenSequence, names: Sequence[str], start: int = 0, after_pass: AfterPass | None = None,

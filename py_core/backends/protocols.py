@@ -149,10 +149,14 @@ class Runs(Protocol):
         """
         ...
 
-    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+    async def denoise(
+        self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams,
+        allowed: np.ndarray | None = None,
+    ) -> Unmasked:  # fmt: skip
         """Guess the tokens behind a sequence of a model of diffusion, from a canvas of tokens and masks.
 
-        Returns a token for each place of the canvas, drawn by temperature and seed as `sampling.unmasked`. The canvas
+        Returns a token for each place of the canvas, drawn by temperature and seed as `sampling.unmasked`. allowed: the
+        tokens that the first mask may become, as `TokenGrammar.mask`. The canvas
         ends with its block at most. It is not part of the sequence, and none of its keys and values are kept. Raises
         ContextFullError if it does not fit, ValueError for another model and an empty canvas or sequence.
         """

@@ -384,12 +384,6 @@ class Engine:
     async def _constraint(self, grammar: Grammar | None) -> Constraint | None:
         if grammar is None:
             return None
-        if self.diffusion is not None:
-            raise BackendError(
-                "engine.diffusion-shape",
-                "This model writes by diffusion, in any order, so its answers cannot have a shape. Choose another "
-                "model for that.",
-            )
         if self.constraint_of is None:
             raise GrammarError("This program has no kernel for grammars: leave the grammar out.")
         return await self.constraint_of(grammar)

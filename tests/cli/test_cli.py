@@ -227,13 +227,17 @@ def test_info_tells_why_a_tokenizer_cannot_be_used(write_model: Callable[..., Pa
     assert "of kind 'rwkv', which Sonata cannot read" in facts["tokenizer"]["problem"]
 
 
-def test_a_model_of_diffusion_says_its_passes_and_refuses_a_shape(tmp_path: Path) -> None:
+def test_a_model_of_diffusion_says_its_passes_and_its_answers_have_shapes(tmp_path: Path) -> None:
     model = ["--backend", "numpy", "--model", str(write_diffusion(tmp_path / "tiny.gguf", 8))]
     made = json.loads(printed(sonata("generate", "hello", *model, "--max-tokens", "20", "--passes", "2", "--json")))
     assert 0 < made["passes"] < len(made["tokens"])
     told = sonata("generate", "x", *model, "--max-tokens", "20", "--passes", "2")
     assert " passes" in told.stderr
-    assert_sentence(sonata("generate", "x", *model, "--choice", "yes"), "writes by diffusion")
+    assert printed(sonata("generate", "x", *model, "--choice", "yes", "--quiet")) == "yes\n"
+
+
+def test_a_model_that_writes_from_left_to_right_has_no_masks(tiny: list[str]) -> None:
+    assert_sentence(sonata("generate", "x", *tiny, "--passes", "2"), "from left to right", "--passes")
 
 
 def test_bench_json_has_exactly_the_documented_keys(tiny: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The API with a model of diffusion: whole answers, streams, and sentences for what it cannot keep."""
+"""The API with a model of diffusion: whole answers, streams, shapes, and a sentence for what it cannot keep."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import openai
 import pytest
 
 from app.api.server import ApiOptions, ApiServer
+from app.cli.loading import native_grammar_host
+from app.generation.grammars import VocabularyGrammars
 from app.models.template_renderer import native_renderer
 from py_core.backends.numpy.backend import load_numpy
 from py_core.formats.source import FileSource
@@ -25,6 +27,9 @@ TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "
 async def client(tmp_path: Path) -> AsyncIterator[openai.AsyncOpenAI]:
     path = write_diffusion(tmp_path / "tiny.gguf", 8)
     model = await load_model(FileSource(path), load_numpy, native_renderer())
+    model.engine.constraint_of = VocabularyGrammars(
+        model.tokenizer, model.config.vocab_size, native_grammar_host
+    ).constraint
     async with served(ApiServer(model, ApiOptions())) as address:
         yield openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
     model.close()
@@ -38,22 +43,20 @@ async def test_answers_are_the_same_whole_and_in_a_stream(client: openai.AsyncOp
     stream = await client.chat.completions.create(**ASKED, stream=True)
     parts = [chunk.choices[0].delta.content or "" async for chunk in stream]
     assert "".join(parts) == whole.choices[0].message.content
-    called = await client.chat.completions.create(**ASKED, tools=[TOOL])  # it may call, but cannot be made to
-    assert called.choices[0].finish_reason in ("stop", "length", "tool_calls")
 
 
-@pytest.mark.parametrize(
-    ("given", "param"),
-    [
-        ({"logprobs": True}, "logprobs"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
-    ],
-)
-async def test_what_it_cannot_keep_is_refused(client: openai.AsyncOpenAI, given: dict[str, Any], param: str) -> None:
+async def test_answers_have_shapes_and_calls_are_made(client: openai.AsyncOpenAI) -> None:
+    schema = {"name": "s", "schema": {"enum": ["north", "south"]}}
+    shape: Any = {"type": "json_schema", "json_schema": schema}
+    shaped = await client.chat.completions.create(**ASKED, response_format=shape)
+    assert shaped.choices[0].message.content in ('"north"', '"south"')
+    called = await client.chat.completions.create(**ASKED | {"max_tokens": 90}, tools=[TOOL], tool_choice="required")
+    assert called.choices[0].finish_reason == "tool_calls"
+
+
+async def test_probabilities_are_refused(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="writes by diffusion") as refused:
-        await client.chat.completions.create(**ASKED, **given)
-    assert refused.value.param == param
-    if param == "logprobs":
-        with pytest.raises(openai.BadRequestError, match="writes by diffusion"):
-            await client.completions.create(model="", prompt="Once", logprobs=1)
+        await client.chat.completions.create(**ASKED, logprobs=True)
+    assert refused.value.param == "logprobs"
+    with pytest.raises(openai.BadRequestError, match="writes by diffusion"):
+        await client.completions.create(model="", prompt="Once", logprobs=1)

@@ -11,9 +11,10 @@ import pytest
 from py_core.backend_errors import ContextFullError
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
-from py_core.sampling import SamplingParams
+from py_core.sampling import SamplingParams, mask_words
 from tests.backends.backend_pairs import CONTEXT, GREEDY, Pair, open_pair, prompt, written
 from tests.diffusion.tiny import MASK, write_diffusion
+from tests.tiny.models import ALL_BYTES
 
 DRAWN = SamplingParams(temperature=0.8, seed=3)
 
@@ -31,12 +32,15 @@ def canvas_of(places: int, known: int) -> list[int]:
     return canvas.tolist()
 
 
-async def assert_alike(pair: Pair, tokens: list[int], canvas: list[int], rules: SamplingParams = GREEDY) -> None:
+async def assert_alike(
+    pair: Pair, tokens: list[int], canvas: list[int], rules: SamplingParams, allowed: np.ndarray | None = None
+) -> np.ndarray:
+    """Returns the tokens."""
     ours, reference = pair.other.new_sequence(), pair.numpy.new_sequence()
     pair.other.append(ours, tokens)
     pair.numpy.append(reference, tokens)
-    ids, scores = await pair.other.denoise(ours, canvas, rules)
-    expected, expected_scores = await pair.numpy.denoise(reference, canvas, rules)
+    ids, scores = await pair.other.denoise(ours, canvas, rules, allowed)
+    expected, expected_scores = await pair.numpy.denoise(reference, canvas, rules, allowed)
     assert MASK not in ids
     assert ours.tokens == tokens
     assert np.mean(ids == expected) > 0.9  # rounding may decide between two tokens that are as likely
@@ -44,6 +48,7 @@ async def assert_alike(pair: Pair, tokens: list[int], canvas: list[int], rules: 
     np.testing.assert_allclose(scores[same], expected_scores[same], atol=0.01)
     pair.other.free(ours)
     pair.numpy.free(reference)
+    return ids
 
 
 @pytest.mark.parametrize(("block", "shifted"), [(8, False), (8, True), (32, False), (0, True)])
@@ -55,6 +60,25 @@ async def test_every_backend_draws_the_same_tokens_as_numpy(
         places = block - length % block if block else 50
         for rules in (GREEDY, DRAWN):
             await assert_alike(pair, prompt(length), canvas_of(places, places // 3), rules)
+    pair.other.close()
+
+
+@pytest.mark.parametrize(("block", "shifted"), [(8, True), (32, False)])
+async def test_the_first_mask_becomes_one_of_the_tokens_that_may_come(
+    tmp_path: Path, host: WasmtimeHost | WgpuHost, block: int, shifted: bool
+) -> None:
+    pair = await open_pair(write_diffusion(tmp_path / "tiny.gguf", block, shifted), host)
+    words = np.zeros(mask_words(ALL_BYTES), np.uint32)
+    for token in (may := (5, 77, 140)):
+        words[token // 32] |= np.uint32(1 << token % 32)
+    for length, known in ((65, 0), (65, 2), (101, 1)):
+        canvas = [*prompt(known, seed=2), *[MASK] * (block - length % block - known)]
+        for rules in (GREEDY, DRAWN):
+            ids = await assert_alike(pair, prompt(length), canvas, rules, words)
+            assert ids[known] in may
+            free = await assert_alike(pair, prompt(length), canvas, rules)
+            assert np.delete(ids, known).tolist() == np.delete(free, known).tolist()
+            assert free[known] not in may
     pair.other.close()
 
 

@@ -141,7 +141,8 @@ INLINE int is_better(Drawn a, Drawn b) { return a.score > b.score || (a.score ==
 // Draws a token for each row from some columns of the logits, as `unmasked` of py_core/sampling.py. Each worker has its own
 // share of the columns, as in logit_sums.
 // a: logits, columns, floats from row to row, the vocabulary's first of these columns, Drawn (row, MOST_WORKERS),
-//    1 if these are the first columns, the mask, which no row gets, how far a row's place is behind its position
+//    1 if these are the first columns, the mask, which no row gets, how far a row's place is behind its position,
+//    states of grammars: a row that names one gets a token of its mask
 void draw_columns(const Op *op, const Context *c) {
   const u32 columns = op->a[1], first = op->a[3], mask = op->a[6], groups = (columns + 3) / 4;
   const u32 begin = min_u(columns, (u32)((uint64_t)groups * c->worker / c->workers) * 4);
@@ -152,9 +153,11 @@ void draw_columns(const Op *op, const Context *c) {
     const u32 place = pcg(pcg(row->seed) ^ (row->position + op->a[7]));
     Drawn *drawn = (Drawn *)at(op->a[4]) + m * MOST_WORKERS + c->worker, best = *drawn;
     if (op->a[5]) best = (Drawn){-__builtin_inff(), 0, 0, 0};
+    const u32 *grammars = (u32 *)at(op->a[8]);
+    const u32 *allowed = row->grammar ? grammars + ((GrammarState *)(grammars + row->grammar - 1))->masks - 1 : 0;
     for (u32 i = begin; i < end; i++) {
       Drawn one = {logits[i], logits[i], first + i, 0};
-      if (one.token == mask) continue;
+      if (one.token == mask || (allowed && !(allowed[one.token / 32] >> one.token % 32 & 1))) continue;
       if (row->temperature > 0) {
         const f32 number = ((f32)(pcg(place ^ one.token) >> 9) + 0.5f) / 8388608;
         one.score -= row->temperature * log1(-log1(number));

@@ -212,7 +212,10 @@ class NumpyBackend:
         logits = self._run_head(sequence, {residual: states})
         return (logits[np.arange(len(logits)), tokens] - logsumexp(logits)).astype(np.float32)
 
-    async def denoise(self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams) -> Unmasked:
+    async def denoise(
+        self, sequence: TokenSequence, canvas: Sequence[int], sampling: SamplingParams,
+        allowed: np.ndarray | None = None,
+    ) -> Unmasked:  # fmt: skip
         diffusion = check_canvas(sequence, canvas, self._config)
         end, shift = sequence.length + len(canvas), int(diffusion.shifted)
         begin = block_begin(sequence.length - shift, diffusion.block)
@@ -223,7 +226,8 @@ class NumpyBackend:
         self._rewind(sequence, begin)
         first = sequence.length - shift - begin
         values = {value: rows[first : end - shift - begin] for value, rows in body.items()}
-        return unmasked(self._run_head(sequence, values), sequence.length, sampling, diffusion.mask)
+        leftmost = None if allowed is None else (canvas.index(diffusion.mask), allowed)
+        return unmasked(self._run_head(sequence, values), sequence.length, sampling, diffusion.mask, leftmost)
 
     async def _read(
         self, sequence: TokenSequence, start: int, end: int, after_pass: AfterPass | None

@@ -155,10 +155,13 @@ class WasmDevice:
         await self.host.run(self._heads.of(self._adapted)[program], 1)
         return np.frombuffer(await self.host.read(self.lowering.head.scores, 4 * len(targets)), np.float32)
 
-    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
+    async def run_unmasked(
+        self, m: int, length: int, first: int, sampling: SamplingParams, grammar_states: Sequence[int]
+    ) -> Unmasked:
         await self._heads.make(self.host)
         await self.host.run(self._heads.of(self._adapted)["unmasked"], 1)
-        drawn = np.frombuffer(await self.host.read(self.lowering.head.unmasked, 8 * places), np.uint32).reshape(-1, 2)
+        data = await self.host.read(self.lowering.head.unmasked, 8 * len(grammar_states))
+        drawn = np.frombuffer(data, np.uint32).reshape(-1, 2)
         return Unmasked(drawn[:, 0].astype(np.int64), drawn[:, 1].copy().view(np.float32))
 
     async def start_steps(

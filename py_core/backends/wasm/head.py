@@ -66,10 +66,12 @@ class HeadMemory:
         """Return the operation that writes log p of each row's target to `scores`, once all columns are summed."""
         return Op(OpKind.TOKEN_SCORES, (self.targets, self._target_logits, self._sums, self._near, self.scores))
 
-    def draw_columns(self, diffusion: Diffusion, logits: int, columns: int, stride: int, first: int) -> list[Op]:
+    def draw_columns(
+        self, diffusion: Diffusion, grammars: int, logits: int, columns: int, stride: int, first: int
+    ) -> list[Op]:
         """Return the operations that add logits of the tokens from `first` on to each row's sums, and draw from
-        them."""
-        places = (self._drawn, int(first == 0), diffusion.mask, int(diffusion.shifted))
+        them. grammars: states of grammars."""
+        places = (self._drawn, int(first == 0), diffusion.mask, int(diffusion.shifted), grammars)
         drawn = Op(OpKind.DRAW_COLUMNS, (logits, columns, stride, first, *places))
         return [self._sum(logits, columns, stride, first, 0, 0), drawn]
 

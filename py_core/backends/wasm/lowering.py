@@ -119,7 +119,7 @@ class ProgramLowering:
         self._unmasking: list[Op] = []
         if diffusion := config.diffusion:
             self._plain_body()
-            drawn = partial(self.head.draw_columns, diffusion)
+            drawn = partial(self.head.draw_columns, diffusion, self.grammar_states)
             self._unmasking = [Op(OpKind.LOGIT_ROWS), *self._head_over_columns(drawn, self.head.unmask())]
         body = self._plain_body()
         head = [Op(OpKind.LOGIT_ROWS), *self._lower(self._head)]

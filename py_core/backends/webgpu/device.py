@@ -288,18 +288,21 @@ class WebGPUDevice:
             self.host.submit([self._record(_SCORED, len(rows), 1)])
         return np.frombuffer(await self.host.read(heads.scores.buffer, 0, 4 * m), np.float32)
 
-    async def run_unmasked(self, m: int, length: int, places: int, first: int, sampling: SamplingParams) -> Unmasked:
+    async def run_unmasked(
+        self, m: int, length: int, first: int, sampling: SamplingParams, grammar_states: Sequence[int]
+    ) -> Unmasked:
         assert self.config.diffusion is not None
         if _UNMASKED not in self._made_later:
-            kernels = self._lowering.heads.unmasked(self.config.diffusion.mask)
+            kernels = self._lowering.heads.unmasked(self.config.diffusion.mask, self._buffers.grammars)
             await self.host.check()
             self._made_later[_UNMASKED] = kernels
-        heads = self._lowering.heads
+        heads, places = self._lowering.heads, len(grammar_states)
         self.host.submit([self._record("body", m, length)])
         for begin in range(0, places, heads.chunk):
             count = min(heads.chunk, places - begin)
             rows = [(0, first + begin + at, m - places + begin + at) for at in range(count)]
-            self.host.write(heads.targets.buffer, 0, state_bytes(rows, sampling))
+            states = grammar_states[begin : begin + count]
+            self.host.write(heads.targets.buffer, 0, state_bytes(rows, sampling, grammar_states=states))
             self.host.submit([self._record(_UNMASKED, count, 1)])
         drawn = np.frombuffer(await self.host.read(heads.drawn.buffer, 0, 8 * m), np.uint32).reshape(m, 2)[-places:]
         return Unmasked(drawn[:, 0].astype(np.int64), drawn[:, 1].copy().view(np.float32))

@@ -3,35 +3,72 @@
     python -m tests.bench diffusion_passes [--backend wasm|webgpu] [--precision precise|fast] [--model FILE]
         [--places 8,16,32] [--prompt 120] [--rounds 5] [--json FILE]
 
-Natively, medians of interleaved rounds. The model is opened twice, the second time as if it wrote by diffusion: what it
-writes is nonsense, but its passes cost what those of a converted model cost. "tokens" is how many masks a pass has to
-turn into tokens to be as fast as steps from left to right.
+Medians of interleaved rounds. The model is opened several times, as if it wrote by diffusion in blocks of 8, 16 and 32:
+what it writes is nonsense, but its passes cost what those of a converted model cost. "tokens" is how many masks a pass
+has to turn into tokens to be as fast as steps from left to right. This is native; on a GPU in a browser, diffusion.html
+of gpu_browser.py does the same, and compares what tiny models write with numpy's answers.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from rich.table import Table
 
 from app.models.downloads import default_model_path
-from app.models.template_renderer import native_renderer
+from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.protocols import Backend
+from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
-from py_core.loading import BackendLoader, Model, load_model
+from py_core.loading import BackendLoader
 from py_core.models.diffusion import Diffusion
-from py_core.sampling import SamplingParams
-from tests.bench.engine.parallel_sequences import drawn, loader_of
+from py_core.models.registry import describe_model
+from tests.bench.engine.diffusion_measure import MASK, measure, written
+from tests.bench.engine.parallel_sequences import loader_of
 from tests.bench.reporting import options_of, print_tables, write_figures
+from tests.diffusion.tiny import write_diffusion
 
-MASK, STEPS = 0, 16
-GREEDY = SamplingParams()
+TINY_BLOCKS = (8, 32, 0)
+TINY_ANSWER = 45
+MEASURE_IN_PAGE = """
+import json
+from dataclasses import replace
+from js import Uint8Array, fetch
+from py_core.backends.browser_source import BrowserSource
+from py_core.backends.webgpu.backend import load_webgpu
+from py_core.backends.webgpu.host_browser import BrowserHost
+from py_core.formats.gguf import read_header
+from py_core.models.registry import describe_model
+
+async def opened(data, tuning, diffusion):
+    source = BrowserSource(await devices.stream(data.slice()))  # which takes the bytes
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    host = BrowserHost(await devices.executor())
+    config = replace(config, diffusion=diffusion or config.diffusion)
+    return config, await load_webgpu(host, source, header, config, graph, None, tuning)
+
+async def measure_in_page(model, tiny, count, *options):
+    data, tuning = Uint8Array.new(await (await fetch(model)).arrayBuffer()), Tuning()
+
+    async def as_diffusion(diffusion):
+        return (await opened(data, tuning, diffusion))[1]
+
+    found, answers = await measure(as_diffusion, *options), {}
+    for name in tiny:
+        config, backend = await opened(Uint8Array.new(await (await fetch(name)).arrayBuffer()), Tuning(), None)
+        answers[name] = await written(backend, config.diffusion, count)
+        backend.close()
+    return json.dumps({**found, "answers": answers})
+
+await measure_in_page(*json.loads('ARGUMENTS'))
+"""
 
 
 def main() -> None:
@@ -43,80 +80,40 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    found = asyncio.run(measured(options))
-    table = Table("", "ms", "tokens", title=f"{found['model']}; {found['adapter']}; prompt of {options.prompt}")
-    table.add_row("a token from left to right", f"{1000 * found['step']:.2f}", "1")
-    for places, seconds in found["passes"].items():
-        table.add_row(f"a pass over {places} masks", f"{1000 * seconds:.2f}", f"{seconds / found['step']:.1f}")
-    print_tables(table)
+    path = options.model or default_model_path()
+    found = asyncio.run(measured(path, options))
+    print_tables(table_of({"model": path.stem, **found}))
     write_figures(options, found)
 
 
-async def measured(options: argparse.Namespace) -> dict[str, object]:
-    plain = await _opened(options, None)
-    counts = [int(one) for one in options.places.split(",")]
-    others = {count: await _opened(options, Diffusion(MASK, count, False)) for count in counts}
-    steps, passes = list[float](), {count: list[float]() for count in counts}
-    for number in range(options.rounds + 1):
-        steps.append(await _steps(plain.backend, options.prompt))
-        for count, model in others.items():
-            passes[count].append(await _pass(model.backend, options.prompt // count * count, count))
-        if not number:  # the first round compiles and measures shapes
-            steps.clear()
-            for times in passes.values():
-                times.clear()
-    return {
-        "model": plain.config.name,
-        "adapter": plain.backend.capabilities.adapter,
-        "step": median(steps),
-        "passes": {count: median(times) for count, times in passes.items()},
-    }
+def table_of(found: Mapping[str, Any]) -> Table:
+    table = Table("", "ms", "tokens", title=f"{found['model']}; {found['adapter']}")
+    table.add_row("a token from left to right", f"{1000 * found['step']:.2f}", "1")
+    for places, seconds in found["passes"].items():
+        table.add_row(f"a pass over {places} masks", f"{1000 * seconds:.2f}", f"{seconds / found['step']:.1f}")
+    return table
 
 
-async def _opened(options: argparse.Namespace, diffusion: Diffusion | None) -> Model:
+async def measured(path: Path, options: argparse.Namespace) -> dict[str, object]:
     load = loader_of(options.backend, options.precision)
-
-    def as_diffusion(source, header, config, graph, progress) -> Awaitable[Backend]:  # type: ignore[no-untyped-def]
-        return load(source, header, replace(config, diffusion=diffusion), graph, progress)
-
-    loader: BackendLoader = as_diffusion
-    source = FileSource(options.model or default_model_path())
-    return await load_model(source, loader, native_renderer(), context=1024)
+    places = [int(one) for one in options.places.split(",")]
+    return await measure(partial(_opened, path, load), places, options.prompt, options.rounds)
 
 
-async def _steps(backend: Backend, prompt: int) -> float:
-    """Return the seconds of a token."""
-    sequence = backend.new_sequence()
-    await backend.prefill(sequence, drawn(prompt, seed=1))
-
-    async def steps() -> None:
-        async for _ in backend.decode(sequence, STEPS, GREEDY):
-            pass
-
-    taken = await _timed(steps)
-    backend.free(sequence)
-    return taken / STEPS
+async def _opened(path: Path, load: BackendLoader, diffusion: Diffusion | None) -> Backend:
+    source = FileSource(path)
+    header = await read_header(source)
+    config, graph = describe_model(header)
+    return await load(source, header, replace(config, diffusion=diffusion), graph, None)
 
 
-async def _pass(backend: Backend, prompt: int, places: int) -> float:
-    """Return the seconds of a pass over a block of masks behind whole blocks."""
-    sequence = backend.new_sequence()
-    await backend.prefill(sequence, drawn(prompt, seed=1))
-    canvas = [MASK] * places
-    await backend.denoise(sequence, canvas, GREEDY)
-
-    async def one() -> None:
-        await backend.denoise(sequence, canvas, GREEDY)
-
-    taken = await _timed(one)
-    backend.free(sequence)
-    return taken
-
-
-async def _timed(work: Callable[[], Awaitable[None]]) -> float:
-    begin = time.perf_counter()
-    await work()
-    return time.perf_counter() - begin
+async def lay_out_tiny(folder: Path) -> dict[str, list[list[int]]]:
+    """Write tiny models of diffusion to a folder, and return what numpy writes with each, by its file's name."""
+    answers = {}
+    for block in TINY_BLOCKS:
+        path, how = write_diffusion(folder / f"tiny_{block}.gguf", block), Diffusion(MASK, block, False)
+        answers[path.name] = await written(await _opened(path, load_numpy, how), how, TINY_ANSWER)
+    return answers
 
 
 if __name__ == "__main__":

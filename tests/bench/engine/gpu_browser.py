@@ -7,6 +7,8 @@ python -m tests.bench gpu_browser adapters RESULT.json  what a set of LoRA matri
 python -m tests.bench gpu_browser shapes RESULT.json ...   the same of several models, and each kernel of a token
 python -m tests.bench gpu_browser together RESULT.json  guessed tokens and conversations at once: of together.html
 python -m tests.bench gpu_browser schemas RESULT.json  what a schema costs and brings: of schemas.html
+python -m tests.bench gpu_browser diffusion RESULT.json  what passes over masks cost, and if tiny models write what
+                                                     numpy writes: of diffusion.html
 
 P is bench.html, together.html or schemas.html of tests/bench/gpu_page, Q its query:
 "rounds=1&peer=0&prompts=20&tokens=8" for the first, "backend=wasm&workers=2&precision=fast" for the others. On an
@@ -16,6 +18,7 @@ NVIDIA GPU llama.cpp needs Chromium's flag
 
 from __future__ import annotations
 
+import asyncio
 import json
 import mimetypes
 import re
@@ -33,6 +36,9 @@ from app.building.common import ROOT
 from app.building.site.dist import DIST
 from app.models.downloads import model_files
 from tests.bench.engine.adapters import MEASURE_IN_PAGE, show, summary_of
+from tests.bench.engine.diffusion_passes import MEASURE_IN_PAGE as DIFFUSION_IN_PAGE
+from tests.bench.engine.diffusion_passes import TINY_ANSWER, lay_out_tiny
+from tests.bench.engine.diffusion_passes import table_of as diffusion_table
 from tests.bench.engine.speculation import TASKS, by_kind_of
 from tests.bench.engine.speculation import table_of as guesses_table
 from tests.bench.in_browser import chromium, evaluate, install_peers, local_server
@@ -52,12 +58,16 @@ def lay_out(folder: Path) -> None:
     subprocess.run([sys.executable, "build.py", "site"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     shutil.copytree(DIST, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.gguf"))
     page = ROOT / "tests" / "page"
-    beside = (page / "python_worker.js", page / "run_python.js", HERE / "adapters_measure.py")
+    measures = (HERE / "adapters_measure.py", HERE / "diffusion_measure.py")
+    beside = (page / "python_worker.js", page / "run_python.js", *measures)
     for path in (*PAGES.iterdir(), *beside):
         shutil.copyfile(path, folder / path.name)
     (folder / "tasks.json").write_text(json.dumps(tomllib.loads(TASKS.read_text("utf-8"))["task"]), encoding="utf-8")
     shutil.copyfile(EXTRACTION, folder / EXTRACTION.name)
     (folder / "adapters_in_page.py").write_text(MEASURE_IN_PAGE, encoding="utf-8")
+    (folder / "diffusion_in_page.py").write_text(DIFFUSION_IN_PAGE, encoding="utf-8")
+    answers = {"count": TINY_ANSWER, "answers": asyncio.run(lay_out_tiny(folder))}
+    (folder / "tiny_answers.json").write_text(json.dumps(answers), encoding="utf-8")
     shutil.copytree(install_peers() / "@wllama" / "wllama" / "esm", folder / "wllama", dirs_exist_ok=True)
 
 
@@ -175,6 +185,13 @@ def show_schemas(result: dict[str, Any]) -> None:
     print_tables(table)
 
 
+def show_diffusion(result: dict[str, Any]) -> None:
+    if "error" in result:
+        raise SystemExit(result["error"])
+    print_tables(diffusion_table({"model": "the model of the page", **result}))
+    print("Tiny models write what numpy writes:", ", ".join(f"{name}: {same}" for name, same in result["same"].items()))
+
+
 SHOWS = {"together.html": show_together, "schemas.html": show_schemas}
 
 
@@ -189,6 +206,7 @@ def main() -> None:
     commands.add_parser("adapters").add_argument("result", type=Path)
     for name in SHOWS:
         commands.add_parser(Path(name).stem).add_argument("result", type=Path)
+    commands.add_parser("diffusion").add_argument("result", type=Path)
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
@@ -208,8 +226,8 @@ def main() -> None:
     if page in SHOWS:
         SHOWS[page](result)
         return
-    if options.command == "adapters":
-        show_adapters(result)
+    if options.command in (shows := {"adapters": show_adapters, "diffusion": show_diffusion}):
+        shows[options.command](result)
         return
     if "error" in result:
         raise SystemExit(result["error"])

@@ -139,7 +139,6 @@ export const messages = /** @type {Record<string, string>} */ ({
   'engine.too-many-requests': 'Das Modell beantwortet schon {most} Gespräche, mehr gehen nicht zugleich. Warte, bis eines davon seine Antwort hat, und sende die Nachricht dann noch einmal.',
   'engine.changed-meanwhile': 'Dieses Gespräch hat sich inzwischen geändert. Sende die Nachricht noch einmal.',
   'engine.diffusion': 'Dieses Modell schreibt durch Diffusion: Seine Tokens haben keine einzelnen Wahrscheinlichkeiten, und ihm kann nichts beigebracht werden. Wähle dafür ein anderes Modell.',
-  'engine.diffusion-shape': 'Dieses Modell schreibt durch Diffusion, in beliebiger Reihenfolge, daher können seine Antworten keine Form haben. Wähle dafür ein anderes Modell.',
   'engine.too-long': 'Der Text ist {length} Token lang, das Modell liest aber höchstens {most}. Kürze ihn.',
   'engine.closed': 'Dieses Gespräch wurde geschlossen. Beginne ein neues.',
 

@@ -82,9 +82,9 @@ class HeadLowering:
         found = lambda: (self.targets, self._slots(), self._near())  # noqa: E731
         return self._over_targets("token_scores", found, self.scores, K=self._width)
 
-    def unmasked(self, mask: int) -> list[Kernel]:
+    def unmasked(self, mask: int, grammars: Binding) -> list[Kernel]:
         """Draw tokens for the rows of `targets`, whose slots are rows of the body's last pass."""
-        return self._over_targets("unmask", lambda: (self.targets,), self.drawn, MASK=mask)
+        return self._over_targets("unmask", lambda: (self.targets, grammars), self.drawn, MASK=mask)
 
     def _over_targets(
         self, name: str, before: Callable[[], tuple[Binding, ...]], out: Binding, **constants: int
