@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from py_core.backend_errors import BackendError
-from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS, least_rows
+from py_core.backends.checks import MAX_LOGIT_ROWS, MAX_TAPS
 from py_core.backends.numpy.backend import CHUNK
+from py_core.backends.pass_blocks import least_rows
 from py_core.backends.wasm.device import MAX_ROWS
 from py_core.backends.wasm.host import HEAP_BASE, MAX_WORKERS
 from py_core.backends.wasm.layout import EXTENT, PART, Mode, activation_bytes, head_page_bytes, matrix_bytes

@@ -133,28 +133,3 @@ def check_together(
         if len(tokens) < len(rules.biases) or len(tokens) > MOST_BIASES:
             raise ValueError(f"up to {MOST_BIASES} tokens have biases, each once, from 0 to {vocab_size - 1}")
     return min(n, context_length - max(sequence.length for sequence in sequences))
-
-
-def pass_end(stored: int, length: int, most: int, last_rows: int, block: int = 1) -> int:
-    """Return the end of a pass of at most `most` rows from `stored` on. The last pass has `last_rows` rows or more.
-    block: as ModelConfig.block; only the last block may end before its end. Its rows are at most `most`."""
-    stop = min(stored + most, length)
-    return stop if stop == length else block_begin(min(stop, length - last_rows), block)
-
-
-def least_rows(config: ModelConfig) -> int:
-    """Return the rows that a pass must have room for: two blocks, or the whole text if that is one block."""
-    return 2 * config.block if config.block else config.context_length
-
-
-def block_begin(position: int, block: int) -> int:
-    """Return the first position of a position's block. block: as ModelConfig.block."""
-    return position // block * block if block else 0
-
-
-def seen_ahead(first: int, stop: int, block: int) -> Sequence[int]:
-    """Return how many positions behind its own each row of a pass from `first` to `stop` sees: those of its block that
-    are there."""
-    if block == 1:
-        return ()
-    return [(min(at - at % block + block, stop) if block else stop) - 1 - at for at in range(first, stop)]

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from py_core.backends.checks import block_begin, pass_end, seen_ahead
 from py_core.backends.device import Device
 from py_core.backends.grammar_states import MASK_STATE, mask_state
+from py_core.backends.pass_blocks import block_begin, pass_end, seen_ahead
 from py_core.backends.protocols import AfterPass
 from py_core.backends.recovery import Recovery
 from py_core.backends.sampling_state import GREEDY, state_bytes
@@ -64,7 +64,7 @@ class Passes:
         """As `Runs.denoise`."""
         pages, recovery = self._pages, self._recovery
         shift, stop = int(diffusion.shifted), sequence.length + len(canvas)
-        begin = block_begin(sequence.length - shift, diffusion.block)
+        begin = block_begin(sequence.length - shift, self._block)
         places = len(canvas) + shift
         states = [0] * places
         if allowed is not None:
@@ -75,7 +75,7 @@ class Passes:
                 await recovery.restore()
                 pages.put_to_work([sequence])
                 # A block that was finished last runs in the same pass.
-                pages.rewind(sequence, block_begin(min(sequence.stored, begin), diffusion.block))
+                pages.rewind(sequence, block_begin(min(sequence.stored, begin), self._block))
                 if stop - sequence.stored > self._device.max_rows:
                     await self.run_pending(sequence)
                     continue

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from py_core.backends.checks import block_begin
+from py_core.backends.pass_blocks import block_begin
 from py_core.backends.protocols import Backend
 from py_core.engine.scheduler import Priority, Scheduler
 from py_core.grammar.constraint import Constraint

@@ -20,7 +20,6 @@ from py_core.backend_errors import BackendError
 from py_core.backends.adapters import Adapters
 from py_core.backends.checks import (
     MAX_LOGIT_ROWS,
-    block_begin,
     check_canvas,
     check_hidden,
     check_last_rows,
@@ -29,9 +28,6 @@ from py_core.backends.checks import (
     check_scored,
     check_scored_states,
     check_together,
-    least_rows,
-    pass_end,
-    seen_ahead,
 )
 from py_core.backends.memory_use import HOT, MemoryUse, PageBytes
 from py_core.backends.numpy.rows import (
@@ -47,6 +43,7 @@ from py_core.backends.numpy.rows import (
     short_conv,
     soft_cap,
 )
+from py_core.backends.pass_blocks import block_begin, least_rows, pass_end, seen_ahead
 from py_core.backends.protocols import AfterPass, Capabilities, KeepGoing, Progress
 from py_core.formats.gguf import GGUFHeader
 from py_core.formats.quantization import dequantize

@@ -10,8 +10,9 @@ import numpy as np
 from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import BackendError, WorkersRestartedError
-from py_core.backends.checks import check_formats, least_rows
+from py_core.backends.checks import check_formats
 from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.pass_blocks import least_rows
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     BIAS_BYTES,

@@ -11,9 +11,10 @@ import numpy as np
 from py_core.adapters.head import NeighbourAdapter
 from py_core.adapters.lora import LoraAdapter
 from py_core.backend_errors import DeviceLostError
-from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats, least_rows
+from py_core.backends.checks import MAX_LOGIT_ROWS, check_formats
 from py_core.backends.grammar_states import grammar_bytes
 from py_core.backends.memory_use import MemoryUse, page_bytes
+from py_core.backends.pass_blocks import least_rows
 from py_core.backends.protocols import Capabilities, Progress
 from py_core.backends.sampling_state import (
     BIAS_BYTES,

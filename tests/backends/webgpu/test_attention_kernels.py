@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from py_core.backend_errors import BackendError
-from py_core.backends.checks import seen_ahead
 from py_core.backends.numpy import rows as reference
+from py_core.backends.pass_blocks import seen_ahead
 from py_core.backends.sampling_state import ROW_BYTES, state_bytes
 from py_core.backends.webgpu.attention import (
     SHORT,
