@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from py_core.adapters.head import MAX_NEIGHBOURS, NeighbourAdapter, logsumexp
+from py_core.backends.grammar_states import MASK_STATE, mask_state
 from py_core.backends.sampling_state import state_bytes
 from py_core.backends.wasm.head import HeadMemory
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.wasm.layout import Arena
 from py_core.models.diffusion import Diffusion
-from py_core.sampling import SamplingParams, unmasked
+from py_core.sampling import SamplingParams, mask_words, unmasked
 from tests.backends.head_adapters import changed_rows, drawn_adapters
 from tests.backends.wasm.kernel_memory import ROOM, few, put, read, run
 
@@ -94,15 +95,18 @@ def test_tokens_for_masks_are_those_of_numpy(
     memory, draw = Memory(pool, 32), np.random.default_rng(seed)
     logits = (4 * draw.standard_normal((m, VOCAB))).astype(np.float32)
     diffusion, rules = Diffusion(int(logits[0].argmax()), 8, shifted), SamplingParams(temperature, seed=seed)
+    row, may = m - 1, draw.integers(0, 1 << 32, mask_words(VOCAB), np.uint32)
+    grammars = put(pool, memory.arena, mask_state(may))
     ops = []
     for first in range(0, VOCAB, columns):
         piece = logits[:, first : first + columns]
         place = put(pool, memory.arena, np.pad(piece, ((0, 0), (0, columns - piece.shape[1]))))
-        ops += memory.draw_columns(diffusion, place, piece.shape[1], columns, first)
+        ops += memory.draw_columns(diffusion, grammars, place, piece.shape[1], columns, first)
     rows = [(0, 5 + row, 0) for row in range(m)]
-    run(pool, memory.arena, [*ops, memory.unmask()], state_bytes(rows, rules, m))
+    states = [MASK_STATE * (at == row) for at in range(m)]
+    run(pool, memory.arena, [*ops, memory.unmask()], state_bytes(rows, rules, m, grammar_states=states))
     drawn = read(pool, memory.unmasked, m, 2)
-    expected = unmasked(logits, 5 + shifted, rules, diffusion.mask)
+    expected = unmasked(logits, 5 + shifted, rules, diffusion.mask, (row, may))
     np.testing.assert_array_equal(drawn[:, 0].view(np.uint32), expected.ids)
     np.testing.assert_allclose(drawn[:, 1], expected.scores, rtol=1e-4, atol=2e-4)
 
