@@ -71,8 +71,7 @@ INLINE void lora_add_groups(const u32 GROUPS, const u32 LANES, const Lora *lora,
 // The same for groups that may be of several parts, and for the first `lanes` rows of x: sums[group * lanes + row].
 INLINE void lora_add(const Lora *lora, const LoraRow *h, u32 row, u32 groups, u32 lanes, v128_t *sums) {
   const LoraPart *part = lora_part(lora, row), *last = lora_part(lora, row + 4 * groups - 1);
-  if (part == last) {
-    if (!part) return;
+  if (part && part == last) {
     const u32 group = (row - part->first) / 4;
     if (groups == 4 && lanes == 1) { lora_add_groups(4, 1, lora, part, group, h, sums); return; }
     if (groups == 2 && lanes == 4) { lora_add_groups(2, 4, lora, part, group, h, sums); return; }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from py_core.adapters.lora import LoraAdapter, LoraPair
@@ -61,6 +61,10 @@ them."""
     mode=st.sampled_from([Mode.PRECISE, Mode.FAST]), parts=parts_of_a_site, blocks=st.integers(1, 5),
     m=st.integers(1, ROOM), epilogue=st.sampled_from(EPILOGUES), number=st.integers(1, 3), norm=st.booleans(),
     biased=st.booleans(), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@example(  # a tensor that the set changes, between two that it does not
+    mode=Mode.PRECISE, parts=[(1, 0, 0), (1, 1, 0), (6, 0, 0)], blocks=1, m=1, epilogue=Epilogue.NONE, number=1,
+    norm=False, biased=False, seed=0,
 )  # fmt: skip
 @settings(few, max_examples=12)
 def test_linears_add_what_their_set_says(
