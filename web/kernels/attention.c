@@ -19,6 +19,22 @@ INLINE u32 first_seen(const Layer *k, u32 position) {
 // The last position that a row sees.
 INLINE u32 last_seen(const Row *row) { return row->position + row->ahead; }
 
+// Stores x as integers of two bytes, of which pairs are 16 bytes apart (keys) or fours are `four` bytes apart (values);
+// returns the scale.
+static f32 store_whole(const f32 *x, u32 size, uint8_t *out, u32 four) {
+  const f32 largest = abs_max_of(x, size), limit = 127 * 128;
+  const v128_t inverse = wasm_f32x4_splat(largest > 0 ? limit / largest : 0);
+  for (u32 i = 0; i < size; i += 4) {
+    i32 whole[4];
+    wasm_v128_store(whole, whole4(load(x + i), inverse));
+    for (u32 j = 0; j < 4; j++) {
+      uint8_t *to = four ? out + i / 4 * four + j * 4 : out + (i + j) / 2 * 16 + j % 2 * 2;
+      *(int16_t *)to = (int16_t)whole[j];
+    }
+  }
+  return largest / limit;
+}
+
 // Stores x as integers of one or two bytes; returns the scale. Four numbers are `lane` bytes apart, the next four
 // begin at `second`, and each pair of fours `pair` bytes after the one before.
 static f32 store_vector(const f32 *x, u32 size, u32 limbs, int8_t *out, u32 lane, u32 second, u32 pair, i32 *sum) {
@@ -79,10 +95,17 @@ void rope_append(const Op *op, const Context *c) {
       f32 *scales = (f32 *)(values + k.limbs * PAGE * room), rotated[MOST_HEAD_DIM], padded[MOST_HEAD_DIM];
       i32 sum;
       turn(key, a + 6, row.position, at(a[10]), eps, size, rotated);
+      const f32 *v = value;
+      if (WHOLE(k.limbs)) {
+        scales[t] = store_whole(with_zeros(rotated, size, room, padded), room, (uint8_t *)keys + t / 4 * 8 * room + t % 4 * 4, 0);
+        scales[PAGE + t] = 0;
+        if (a[13]) normalize(value, at(a[13]), size, eps, rotated), v = rotated;
+        scales[2 * PAGE + t] = store_whole(with_zeros(v, size, room, padded), room, (uint8_t *)values + t / 2 * 16 + t % 2 * 2, 8 * PAGE);
+        continue;
+      }
       const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * room + quad % 2 * 16 : quad * 8 * room;
       scales[t] = store_vector(with_zeros(rotated, size, room, padded), room, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
       scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
-      const f32 *v = value;
       if (a[13]) normalize(value, at(a[13]), size, eps, rotated), v = rotated;
       scales[2 * PAGE + t] = store_vector(with_zeros(v, size, room, padded), room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
                                           k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
@@ -153,6 +176,48 @@ INLINE void products(const u32 G, const u32 P, const uint8_t *data, u32 outer, u
   }
 }
 
+// The same for whole numbers: data [o][room / 2][16 bytes], numbers [i / 2][g] of 16 bits by pack_whole4. Four sums of two products
+// of 14 bits, and a sign each, fit 32 bits.
+INLINE void whole_products(const u32 G, const uint8_t *data, u32 outer, u32 inner, u32 room, const uint8_t *numbers, f32 *out,
+                           u32 stride) {
+  for (u32 o = 0; o < outer; o += 8, data += room * 16) {
+    v128_t total[HEAD_TILE][2];
+#pragma unroll
+    for (u32 g = 0; g < G; g++) total[g][0] = total[g][1] = wasm_f32x4_const_splat(0);
+    for (u32 begin = 0; begin < inner; begin += 8) {
+      v128_t acc[HEAD_TILE][2];
+#pragma unroll
+      for (u32 g = 0; g < G; g++) acc[g][0] = acc[g][1] = wasm_i32x4_const_splat(0);
+#pragma unroll
+      for (u32 i = begin; i < begin + 8; i += 2) {
+        const v128_t one = load(data + i * 8), two = load(data + room * 8 + i * 8);
+#pragma unroll
+        for (u32 g = 0; g < G; g++) {
+          const v128_t n = splat4(numbers + (i / 2 * G + g) * 4);
+          acc[g][0] = wasm_i32x4_add(acc[g][0], wasm_i32x4_dot_i16x8(one, n));
+          acc[g][1] = wasm_i32x4_add(acc[g][1], wasm_i32x4_dot_i16x8(two, n));
+          __asm__ volatile("" : "+r"(acc[g][0]), "+r"(acc[g][1]));
+        }
+      }
+#pragma unroll
+      for (u32 g = 0; g < G; g++)
+#pragma unroll
+        for (u32 w = 0; w < 2; w++) total[g][w] = wasm_f32x4_add(total[g][w], wasm_f32x4_convert_i32x4(acc[g][w]));
+    }
+#pragma unroll
+    for (u32 g = 0; g < G; g++)
+#pragma unroll
+      for (u32 w = 0; w < 2; w++) wasm_v128_store(out + g * stride + o + 4 * w, total[g][w]);
+  }
+}
+
+// Stores four numbers of 16 bits as two pairs, which are `apart` bytes apart.
+INLINE void pack_whole4(v128_t numbers, uint8_t *to, u32 apart) {
+  const v128_t whole = wasm_i16x8_narrow_i32x4(numbers, numbers);
+  wasm_v128_store32_lane(to, whole, 0);
+  wasm_v128_store32_lane(to + apart, whole, 1);
+}
+
 // Stores four numbers between -8191 and 8191 as signed bytes: 128 * the first four + the second four.
 INLINE void pack_signed4(v128_t numbers, uint8_t *to) {
   const v128_t first = wasm_i32x4_shr(wasm_i32x4_add(numbers, wasm_i32x4_const_splat(64)), 7);
@@ -209,7 +274,8 @@ INLINE void code_products(const u32 G, const u32 half, const uint8_t *data, u32 
 #define PRODUCTS(G, form) \
   static __attribute__((noinline)) void products_##G##_##form(const uint8_t *data, u32 outer, u32 inner, u32 room, \
                                                               const uint8_t *numbers, f32 *out, u32 stride) { \
-    if (form <= TWO_LIMBS) products(G, form, data, outer, inner, room, numbers, out, stride); \
+    if (WHOLE(form)) whole_products(G, data, outer, inner, room, numbers, out, stride); \
+    else if (form <= TWO_LIMBS) products(G, form, data, outer, inner, room, numbers, out, stride); \
     else code_products(G, form == HALF_BYTES, data, outer, inner, room, numbers, out, stride); \
   }
 HEAD_TILES(ONE_LIMB)
@@ -287,9 +353,11 @@ static void attend(const u32 G, const Layer *k, const f32 *q, u32 slot, u32 kv_h
           query_scale[g] = largest / (QUERY_OFFSET - 1);
           constant[g] = 0;
           const v128_t inverse = wasm_f32x4_splat(largest > 0 ? (QUERY_OFFSET - 1) / largest : 0);
-          for (u32 i = 0; i < size; i += 4)
-            pack4(wasm_i32x4_add(whole4(load(q + g * size + i), inverse), wasm_i32x4_const_splat(QUERY_OFFSET)),
-                  query + (i / 4 * G + g) * 8);
+          for (u32 i = 0; i < size; i += 4) {
+            const v128_t whole = whole4(load(q + g * size + i), inverse);
+            if (WHOLE(k->limbs)) pack_whole4(whole, query + (i / 2 * G + g) * 4, 4 * G);
+            else pack4(wasm_i32x4_add(whole, wasm_i32x4_const_splat(QUERY_OFFSET)), query + (i / 4 * G + g) * 8);
+          }
         }
     } else {
       for (u32 i = 0; i < 2 * (size + PAGE); i += 4) wasm_v128_store(parts + i, halves4(wasm_v128_load64_zero((uint16_t *)scales + i)));
@@ -333,7 +401,10 @@ static void attend(const u32 G, const Layer *k, const f32 *q, u32 slot, u32 kv_h
       const f32 whole = max4(heaviest);
       share[g] = whole / 16383;
       const v128_t inverse = wasm_f32x4_splat(whole > 0 ? 16383 / whole : 0);
-      for (u32 t = 0; t < padded; t += 4) pack4(whole4(load(score + t), inverse), weights + (t / 4 * G + g) * 8);
+      for (u32 t = 0; t < padded; t += 4) {
+        if (WHOLE(k->limbs)) pack_whole4(whole4(load(score + t), inverse), weights + (t / 2 * G + g) * 4, 4 * G);
+        else pack4(whole4(load(score + t), inverse), weights + (t / 4 * G + g) * 8);
+      }
     }
     products_of(G, form, vs, size, padded, PAGE, weights, sums[0], MOST_HEAD_DIM);
     for (u32 g = 0; g < G; g++) {

@@ -17,7 +17,8 @@ static void stored4(u32 form, const uint8_t *data, u32 room, u32 o, u32 i, i32 *
   const u32 quad = o / 4 * (room / 4) + i / 4, pair = o / 8 * (room / 4) + i / 4, lane = o % 4 * 4, second = o / 4 % 2;
   for (u32 j = 0; j < 4; j++) {
     const uint8_t *one = data + pair * 32 + second * 16 + lane + j, *two = data + quad * 32 + lane + j;
-    if (form == TWO_LIMBS) out[j] = 128 * (int8_t)two[0] + (int8_t)two[16];
+    if (form == TWO_LIMBS && WHOLE(2)) out[j] = *(const int16_t *)(data + o / 4 * room * 8 + (i + j) / 2 * 16 + lane + j % 2 * 2);
+    else if (form == TWO_LIMBS) out[j] = 128 * (int8_t)two[0] + (int8_t)two[16];
     else if (form == HALF_BYTES) out[j] = data[pair * 16 + lane + j] >> 4 * second & 15;
     else out[j] = (int8_t)one[0];
   }

@@ -62,7 +62,7 @@ class WasmDevice:
                 precisions=" or ".join(PRECISIONS),
             )
         check_formats(header.tensors, graph.weights, MATRIX_KINDS, "WASM")
-        simd = "relaxed SIMD" if host.relaxed else "SIMD"
+        simd = "SIMD" if host.build == "simd" else "relaxed SIMD"
         workers = f"{host.workers} workers" if host.workers > 1 else "1 worker"
         self.capabilities = Capabilities("wasm", f"CPU, {workers}, {simd}", True, (precision,))
         self.host, self.config, self.graph = host, config, graph
@@ -112,9 +112,10 @@ class WasmDevice:
 
     @property
     def page_format(self) -> str:
-        simd = "relaxed" if self.host.relaxed else "plain"  # they round differently
         tiers = ", tiers" if self.tiers else ""  # a backend of exact pages takes no demoted ones
-        return f"wasm {ABI}, {simd}, {self.capabilities.features[0]}, {self.pages.page_bytes(Tier.HOT)}{tiers}"
+        return (
+            f"wasm {ABI}, {self.host.build}, {self.capabilities.features[0]}, {self.pages.page_bytes(Tier.HOT)}{tiers}"
+        )
 
     def write_state(self, data: bytes) -> None:
         self._adapted, self._head_adapted = adapter_of(data) != 0, bool(head_adapters_of(data).any())

@@ -43,8 +43,8 @@ class KernelHost(Protocol):
     workers: int
     most_workers: int
     """The most workers there can be later: each has memory of its own."""
-    relaxed: bool
-    """True if the build with relaxed SIMD runs."""
+    build: str
+    """The build of the kernels that runs: pairs, dot or simd, which is the one without relaxed SIMD."""
     shared: bool
     """True if the memory outlives a worker that dies."""
 

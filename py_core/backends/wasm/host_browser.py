@@ -41,7 +41,7 @@ class BrowserKernelHost:
         self._reserved = 0
         self.workers = int(pool.workers)
         self.most_workers = int(pool.mostWorkers)
-        self.relaxed = bool(pool.relaxed)
+        self.build = str(pool.build)
         self.shared = bool(pool.shared)
 
     @property

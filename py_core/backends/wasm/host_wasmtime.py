@@ -91,7 +91,7 @@ class WasmtimeHost:
         self._memory = _SharedMemory(engine, wasmtime.MemoryType(limits, shared=True))
         self._first, *self._others = [_Worker(engine, module, self._memory, at) for at in range(self.workers)]
         self._threads = ThreadPoolExecutor(len(self._others), "sonata-kernels") if self._others else None
-        self.relaxed = "simd" not in kernels.name
+        self.build = kernels.stem.removeprefix("kernels-")
         if (abi := self._first.call("abi")) != ABI:
             raise BackendError(
                 "wasm.native-version",

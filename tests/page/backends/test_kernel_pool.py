@@ -84,7 +84,7 @@ async def pool_without_isolation(browser: Browser, dist: Path) -> AsyncIterator[
 RUN_THREE = f"""
   pool.write(program, words({ADD}, 0));
   const returned = await pool.run(program, 3);
-  return [pool.workers, pool.shared, pool.relaxed, ...returned];
+  return [pool.workers, pool.shared, pool.build !== 'simd', ...returned];
 """
 
 
@@ -383,17 +383,17 @@ async def test_the_build_is_the_one_for_what_the_cpu_adds_in_an_instruction(fres
 async def test_the_plain_build_runs_where_there_is_no_relaxed_simd(fresh_page: Page) -> None:
     asked: list[str] = []
     fresh_page.on("request", lambda request: asked.append(request.url))
-    relaxed = await fresh_page.evaluate(
+    build = await fresh_page.evaluate(
         """async () => {
           const validate = WebAssembly.validate;
           WebAssembly.validate = (bytes) => !bytes.includes(0x80) && validate(bytes);
           const { KernelPool } = await import('./backends/wasm/kernel_pool.js');
           const pool = await KernelPool.create({ folder: new URL('./kernels/', location.href).href });
           pool.destroy();
-          return pool.relaxed;
+          return pool.build;
         }"""
     )
-    assert relaxed is False
+    assert build == "simd"
     assert any(url.endswith("kernels-simd.wasm") for url in asked)
 
 

@@ -22,19 +22,18 @@ const SUM_OF_PAIRS = 2 * 32767;
 /**
  * @param {string} folder URL of the folder with the .wasm files, ending in /
  * @param {boolean} shared whether the memory will be shared between workers
- * @returns {Promise<{module: WebAssembly.Module, relaxed: boolean, minimum: number, maximum: number}>} with the limits
- *   of its memory, in pages
+ * @returns {Promise<{module: WebAssembly.Module, build: string, minimum: number, maximum: number}>} build: pairs, dot or simd;
+ *   with the limits of its memory, in pages
  */
 export async function loadKernels(folder, shared) {
   if (!validates(SIMD)) {
     throw userError('NoSIMDError', message('cpu.no-simd', 'This browser cannot run the model on the CPU: it has no WebAssembly SIMD. Use a newer one (Chrome or Edge 91, Firefox 89, Safari 16.4), then load again.'));
   }
-  const relaxed = validates(RELAXED_SIMD);
-  const build = relaxed ? addsPairs() ? 'pairs' : 'dot' : 'simd';
+  const build = validates(RELAXED_SIMD) ? addsPairs() ? 'pairs' : 'dot' : 'simd';
   const bytes = await fetchFile(`${folder}kernels-${build}.wasm`, message('part.kernels', 'The CPU\'s kernels'));
   const memory = findMemoryImport(bytes);
   if (!shared) bytes[memory.flagsAt] &= ~0x02;
-  return { module: await WebAssembly.compile(bytes), relaxed, minimum: memory.minimum, maximum: memory.maximum };
+  return { module: await WebAssembly.compile(bytes), build, minimum: memory.minimum, maximum: memory.maximum };
 }
 
 /** True if this CPU adds two products in an instruction, not four. */

@@ -24,7 +24,7 @@ const TICKS = 8; // how often the watchdog looks before its patience ends
 const LEAVING_MS = 250, GONE_MS = 2500;
 
 export class KernelPool {
-  relaxed; // whether the build with relaxed SIMD runs
+  build; // of the kernels: pairs, dot or simd
   shared;
   abi; // the kernels' version
   #kernels;
@@ -68,7 +68,7 @@ export class KernelPool {
     this.#script = script;
     this.#wanted = workers;
     this.#patience = patience;
-    this.relaxed = kernels.relaxed;
+    this.build = kernels.build;
     this.shared = shared;
     if (shared) this.#memory = sharedMemory(this.#leastPages, kernels.maximum);
   }
