@@ -1,4 +1,4 @@
-"""What a phase of a kernel that stays costs beside a dispatch: microseconds, for a chain of 120 products as SmolLM2's.
+"""The cost of a phase of a kernel that stays, beside that of a dispatch, for a chain of 120 products as SmolLM2's.
 
     python -m tests.bench persistent_phases [--runs 200] [--lanes 32] [--json FILE]
 
