@@ -95,20 +95,24 @@ void rope_append(const Op *op, const Context *c) {
       f32 *scales = (f32 *)(values + k.limbs * PAGE * room), rotated[MOST_HEAD_DIM], padded[MOST_HEAD_DIM];
       i32 sum;
       turn(key, a + 6, row.position, at(a[10]), eps, size, rotated);
-      const f32 *v = value;
-      if (WHOLE(k.limbs)) {
-        scales[t] = store_whole(with_zeros(rotated, size, room, padded), room, (uint8_t *)keys + t / 4 * 8 * room + t % 4 * 4, 0);
-        scales[PAGE + t] = 0;
-        if (a[13]) normalize(value, at(a[13]), size, eps, rotated), v = rotated;
-        scales[2 * PAGE + t] = store_whole(with_zeros(v, size, room, padded), room, (uint8_t *)values + t / 2 * 16 + t % 2 * 2, 8 * PAGE);
-        continue;
-      }
+      const f32 *stored = with_zeros(rotated, size, room, padded);
       const u32 quad = t / 4, at_key = k.limbs == 1 ? quad / 2 * 8 * room + quad % 2 * 16 : quad * 8 * room;
-      scales[t] = store_vector(with_zeros(rotated, size, room, padded), room, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
-      scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
+      if (WHOLE(k.limbs)) {
+        scales[t] = store_whole(stored, room, (uint8_t *)keys + at_key + t % 4 * 4, 0);
+        scales[PAGE + t] = 0;
+      } else {
+        scales[t] = store_vector(stored, room, k.limbs, keys + at_key + t % 4 * 4, 1, 32, 64, &sum);
+        scales[PAGE + t] = scales[t] * (f32)sum * QUERY_OFFSET;
+      }
+      const f32 *v = value;
       if (a[13]) normalize(value, at(a[13]), size, eps, rotated), v = rotated;
-      scales[2 * PAGE + t] = store_vector(with_zeros(v, size, room, padded), room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
-                                          k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
+      stored = with_zeros(v, size, room, padded);
+      if (WHOLE(k.limbs)) {
+        scales[2 * PAGE + t] = store_whole(stored, room, (uint8_t *)values + t / 2 * 16 + t % 2 * 2, 8 * PAGE);
+      } else {
+        scales[2 * PAGE + t] = store_vector(stored, room, k.limbs, values + quad * 32 + t % 4, 4, k.limbs == 1 ? 16 : 8 * PAGE,
+                                            k.limbs == 1 ? 8 * PAGE : 16 * PAGE, &sum);
+      }
     }
   }
 }
