@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.bench.humaneval import MOST_TOKENS, Tried, read_problems, tried
-from app.cli.loading import DEFAULTS, ModelOptions, model_options
+from app.cli.loading import DEFAULTS, ModelOptions, model_options, unmask_as
 from app.cli.terminal import console, progress_bar
 from app.generation.completion import complete
 from py_core.engine.diffusion import USUAL, Unmasking
@@ -40,7 +40,7 @@ def bench_humaneval(
 
     async def run() -> tuple[str, list[Tried]]:
         loaded = await options.load()
-        loaded.engine.unmasking = Unmasking(sure, passes, remask)
+        unmask_as(loaded, Unmasking(sure, passes, remask))
         with progress_bar("Problems") as bar:
             task = bar.add_task("", total=len(chosen))
 

@@ -28,6 +28,7 @@ from py_core.backends.numpy.backend import load_numpy
 from py_core.backends.wasm.backend import load_wasm
 from py_core.backends.webgpu.backend import load_webgpu
 from py_core.draft_loading import check_draft, load_draft, read_draft
+from py_core.engine.diffusion import USUAL, Unmasking
 from py_core.engine.turns import Priority
 from py_core.fit import Need, Room, cost
 from py_core.formats.gguf import GGUFHeader
@@ -164,6 +165,15 @@ async def _load(options: ModelOptions) -> Model:
         await model.engine.tune(Priority.INTERACTIVE)
     model.config = replace(model.config, name=title_at(model_path(options.model), model.config.name))
     return model
+
+
+def unmask_as(model: Model, unmasking: Unmasking) -> None:
+    """Say how masks become tokens. Raises ValueError, and closes the model, if it has no masks and more is asked for
+    than the usual."""
+    if unmasking != USUAL and model.config.diffusion is None:
+        model.close()
+        raise ValueError("This model writes from left to right: leave --sure, --passes and --remask out.")
+    model.engine.unmasking = unmasking
 
 
 async def native_grammar_host() -> KernelHost:

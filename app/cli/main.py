@@ -40,7 +40,7 @@ from app.cli.files import convert, quantize
 from app.cli.grammar import NO_SHAPE, ShapeOptions, grammar_app, tell_cut_off
 from app.cli.home import HomeOption, home_memory
 from app.cli.learning import ask, relearn, teach
-from app.cli.loading import DEFAULTS, ModelOptions, model_options
+from app.cli.loading import DEFAULTS, ModelOptions, model_options, unmask_as
 from app.cli.mcp import mcp
 from app.cli.memory import memory_app
 from app.cli.model_file import NoBosOption, info, tokenize
@@ -406,10 +406,7 @@ async def _generate(
     as_json: bool, no_bos: bool, quiet: bool, unmasking: Unmasking,
 ) -> None:  # fmt: skip
     loaded = await options.load()
-    if unmasking != USUAL and loaded.config.diffusion is None:
-        loaded.close()
-        raise ValueError("This model writes from left to right: leave --sure, --passes and --remask out.")
-    loaded.engine.unmasking = unmasking
+    unmask_as(loaded, unmasking)
     loaded.bos = not no_bos
     number = await add_adapter(adapter, options.model, loaded)
     done = await complete(

@@ -142,6 +142,6 @@ class Passes:
         await pages.reserve(sequence.slot, begin, max(begin, stop))
         pages.logits_of = None
         adapters = sequence.adapter, sequence.head_adapter
-        states = [*[0] * (len(rows) - len(grammar_states)), *grammar_states]
+        states = [*[0] * (len(rows) - len(grammar_states)), *grammar_states] if grammar_states else ()
         self._device.write_state(state_bytes(rows, sampling, logit_rows, *adapters, states, ahead=ahead))
         return len(rows)

@@ -8,23 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from app.building.kernels import grammar_kernel_path
 from py_core.backends.protocols import Backend
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.engine.diffusion import Unmasking
 from py_core.engine.engine import Engine, Timings
-from py_core.grammar.constraint import Constraint, TokenGrammar
 from py_core.grammar.expressions import Choice, Grammar, Joined, Literal, Repeat
-from py_core.grammar.kernel import GrammarKernel
-from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
 from py_core.models.diffusion import Diffusion
 from py_core.sampling import SamplingParams
 from tests.backends.backend_pairs import open_pair, prompt
 from tests.diffusion.tiny import MASK, write_diffusion
-from tests.tiny.models import ALL_BYTES
+from tests.grammar.byte_grammars import DIGIT, byte_kernel, follows
 
 END = 1
-DIGIT = Choice(tuple(Literal(b"%d" % digit) for digit in range(10)))
 WORD = Choice((Literal(b"north"), Literal(b"south"), Literal(b"east")))
 SHAPES = {
     r"\d{3}-\d{1,2}": Joined((Repeat(DIGIT, 3, 3), Literal(b"-"), Repeat(DIGIT, 1, 2))),
@@ -37,16 +32,8 @@ SHAPES = {
 
 def engine_of(backend: Backend, block: int) -> Engine:
     """Return an engine with the kernel of grammars, whose tokens are bytes."""
-    model = Engine(backend, [END], Diffusion(MASK, block, shifted=False))
-    tokens = [bytes([byte]) if byte > END else b"" for byte in range(256)]
-    kernel = GrammarKernel(WasmtimeGrammarHost(grammar_kernel_path()), tokens + [b""] * (ALL_BYTES - 256))
-
-    async def constraint(grammar: Grammar) -> Constraint:
-        followed = TokenGrammar(kernel.open(grammar), lambda text: list(text.encode()), [END])
-        return Constraint(followed, lambda _: followed.close())
-
-    model.constraint_of = constraint
-    return model
+    engine = Engine(backend, [END], Diffusion(MASK, block, shifted=False))
+    return follows(engine, byte_kernel({MASK, END}), END)
 
 
 async def answered(engine: Engine, pattern: str, rules: SamplingParams, number: int) -> tuple[list[int], Timings]:

@@ -10,19 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app.building import kernels
 from py_core.backends.protocols import Backend
 from py_core.engine.engine import Engine, Timings
-from py_core.grammar.constraint import Constraint, TokenGrammar
 from py_core.grammar.expressions import Choice, Grammar, GrammarError, Joined, Literal, Repeat
 from py_core.grammar.kernel import GrammarKernel
-from py_core.grammar.wasmtime_kernel import WasmtimeGrammarHost
 from py_core.sampling import SamplingParams
 from tests.backends.backend_pairs import open_pair, prompt, sharing_backend, written
 from tests.backends.dying_host import DeviceGoes, WorkersDie
-from tests.tiny.models import ALL_BYTES
+from tests.grammar.byte_grammars import DIGIT, byte_kernel, follows
 
-DIGIT = Choice(tuple(Literal(b"%d" % digit) for digit in range(10)))
 WORD = Choice((Literal(b"north"), Literal(b"northwest"), Literal(b"south")))
 SHAPES = {
     r"\d{3}-\d{1,2}": Joined((Repeat(DIGIT, 3, 3), Literal(b"-"), Repeat(DIGIT, 1, 2))),
@@ -40,10 +36,7 @@ END = 0
 
 @pytest.fixture(scope="session")
 def kernel() -> GrammarKernel:
-    tokens = [bytes([byte]) for byte in range(256)]
-    tokens[END] = b""
-    tokens += [b""] * (ALL_BYTES - len(tokens))
-    return GrammarKernel(WasmtimeGrammarHost(kernels.grammar_kernel_path()), tokens)
+    return byte_kernel({END})
 
 
 @pytest.fixture(params=["numpy", "wasm", "webgpu"])
@@ -53,14 +46,7 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path, kernel_wasm) -
 
 
 def engine_of(backend: Backend, kernel: GrammarKernel) -> Engine:
-    engine = Engine(backend, [END])
-
-    async def constraint(grammar: Grammar) -> Constraint:
-        followed = TokenGrammar(kernel.open(grammar), lambda text: list(text.encode()), [END])
-        return Constraint(followed, lambda _: followed.close())
-
-    engine.constraint_of = constraint
-    return engine
+    return follows(Engine(backend, [END]), kernel, END)
 
 
 async def answered(engine: Engine, number: int, sampling: SamplingParams, most: int = 60) -> tuple[str, str]:

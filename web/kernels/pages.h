@@ -9,8 +9,9 @@ enum { PAGE = 64, MOST_HEAD_DIM = 512 };
 // runs. A page holds keys [positions][4 dims][2][16 bytes] and values [dims][4 positions][2][16 bytes]. The lanes of a
 // vector are 4 positions of keys or 4 dims of values; the bytes of a lane are 4 dims or 4 positions. Two vectors
 // together hold 8 positions or dims (one limb), or both limbs of 4, so that a page is read from its first byte to its
-// last. If products of bytes take long (WHOLE), both limbs are one number of 16 bits: keys [positions][2 dims][16 bytes] and
-// values [dims][2 positions][16 bytes], four lanes of two numbers each, and the offsets of the keys are 0. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
+// last. After them come the scales of the keys, their offsets, and the scales of the values, each for all positions.
+// If products of bytes take long (WHOLE), both limbs are one number of 16 bits: keys [positions][2 dims][16 bytes] and
+// values [dims][2 positions][16 bytes], four lanes of two numbers each, and the offsets of the keys are 0.
 //
 // A page that filled up long ago is demoted (demote.c): to codes of 7 bits, a byte each (WARM, laid out like one limb),
 // or of 4 (COLD: a byte holds two codes, 16 apart in that order). As in KIVI (arXiv 2402.02750), keys have a scale and
