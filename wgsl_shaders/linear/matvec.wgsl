@@ -18,7 +18,7 @@
 @group(0) @binding(2) var<storage, read> scales: array<u32>;
 #import x_binding
 @group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+#import y_binding
 #import dot_rows
 #import bias
 #import activation
@@ -27,7 +27,8 @@
 const OUTPUTS_PER_ITEM = select(ROWS, ROWS / 2u, EPILOGUE == 2u);  // rows of y of an item
 
 fn place(item: u32, m0: u32, output: Output) -> u32 {
-  return min(m0 + output.m, MAX_ROWS - 1u) * Y_STRIDE + Y_OFFSET + min(item * OUTPUTS_PER_ITEM + output.row, N - 1u);
+  let m = select(min(m0 + output.m, MAX_ROWS - 1u), 0u, SINGLE_ROW);
+  return m * Y_STRIDE + Y_OFFSET + min(item * OUTPUTS_PER_ITEM + output.row, N - 1u);
 }
 
 fn weight_row(item: u32, r: u32) -> u32 {
@@ -54,7 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   // y and biases are read before the sums are computed, so that nothing waits for them later.
   var before: array<f32, OUTPUTS_PER_LANE>;
   if (EPILOGUE == 1u) {
-    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) { before[o] = y[place(item, m0, output_of(o, index))]; }
+    for (var o = 0u; o < OUTPUTS_PER_LANE; o++) { before[o] = y_at(place(item, m0, output_of(o, index))); }
   }
   var biases: LaneOutputs;
   if (ADD_BIAS) {
@@ -74,7 +75,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     if (EPILOGUE == 1u) { value += before[o]; }
     if (EPILOGUE == 2u) { value = activation(value) * sums[o][SUMS_PER_OUTPUT - 1u]; }
     if (CAP > 0.0) { value = CAP * tanh_of(value / CAP); }
-    y[place(item, m0, output)] = value;
+    store_y(place(item, m0, output), value);
     if (NEXT) { next_value(index / LANE_GROUP * ROW_TILES * OUTPUTS_PER_ITEM + output.row, value); }
   }
   if (NEXT) { next_part(group.x, next_ahead, index); }

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from py_core.backends.webgpu.host import AdapterInfo, Host
 from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
-from py_core.backends.webgpu.plan import Grid, folded
+from py_core.backends.webgpu.plan import Grid, Phase, folded
 from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
 from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
 from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, blocks_of
@@ -47,6 +47,8 @@ _FEW_SHAPES = [
 ]
 """Shapes for several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
 _SLICES = 4
+_PHASES = 4
+"""Phases of a persistent kernel, which share its workgroup memory."""
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
@@ -137,10 +139,14 @@ class KernelBuilder:
             chosen = self.one.chosen.get(kernel)
             if chosen in self.one.possible_of(kernel, lambda: candidates(self.shapes, self._host.adapter, k)):
                 shape = chosen
-        lanes = shape.lanes
+        return replace(shape, lanes=self.lanes(k, shape.lanes))
+
+    def lanes(self, k: int, most: int | None = None) -> int:
+        """Return the lanes that share a row of k columns: each has a block."""
+        lanes = most or self.shapes.lanes
         while lanes > 1 and lanes > blocks_of(k):
             lanes //= 2
-        return replace(shape, lanes=lanes)
+        return lanes
 
     def integers(self, matrix: WeightMatrix) -> bool:
         """True if matvecs multiply a matrix in integers."""
@@ -148,9 +154,7 @@ class KernelBuilder:
 
     def _few_shapes(self, k: int) -> list[MatvecShape]:
         """Return shapes that may be fast for several rows of x. A workgroup that makes x integers keeps all."""
-        adapter, most = self._host.adapter, self.shapes.lanes
-        while most > 1 and most > blocks_of(k):
-            most //= 2
+        adapter, most = self._host.adapter, self.lanes(k)
         found = []
         for columns, lanes, workgroup, rows, subgroups, x_rows in _FEW_SHAPES:
             lanes = min(lanes, most)
@@ -220,6 +224,16 @@ class KernelBuilder:
             all_constants = {**following.constants, **all_constants}
             snippets = {**snippets, **following.snippets(7)}
         return self.pipeline(shader, dict(snippets), **all_constants), folded(items, each, tile), following
+
+    def phase(
+        self, shader: str, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, items: int, rows: int,
+        norm: ops.RMSNorm | None, **constants: Constant,
+    ) -> Phase:  # fmt: skip
+        """Return a matvec of one row as a phase of a persistent kernel."""
+        (made, snippets), each, _ = self.matvec_part(
+            matrix, part, shape, rows, "one", True, norm, _PHASES, None, **constants
+        )
+        return Phase(shader, made, snippets, -(-items // each))
 
     def matvec_part(
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,

@@ -74,6 +74,19 @@ class MatvecShape:
 
 
 @dataclass(frozen=True)
+class PersistentShape:
+    """The workgroups of a persistent kernel (lowering/persistent.py), which must all run side by side, and the
+    invocations of each."""
+
+    groups: int
+    workgroup: int
+
+    def matvec(self, lanes: int, items: int) -> MatvecShape:
+        """Return the shape of a matvec of so many row tiles: each workgroup stages x once."""
+        return MatvecShape(lanes, self.workgroup, 1, -(-items * lanes // (self.workgroup * self.groups)))
+
+
+@dataclass(frozen=True)
 class MatmulShape:
     """How a matmul of many rows of x is cut into tiles: SLICES and WIDE of matmul.wgsl or matmul_integer.wgsl."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Dispatch
+from py_core.backends.webgpu.shaders import Constant
 
 Grid = Callable[[int], tuple[int, int, int]]
 """Return the workgroups along x, y and z for a pass over a number of rows."""
@@ -39,11 +40,21 @@ def _one(length_class: int) -> int:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A kernel of one row as a part of a persistent kernel: its shader, constants and snippets, and its workgroups."""
+
+    shader: str
+    constants: Mapping[str, Constant]
+    snippets: Mapping[str, str]
+    groups: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One dispatch of a plan. `groups(m)` is the grid for a pass over m rows. Bindings are asked for when recording.
 
     Sequences of up to `most` tokens take `splits(most)` times as many workgroups along x; with 0 the kernel is left
-    out. Kernels of one name are profiled together.
+    out. Kernels of one name are profiled together. With a `phase` it has no pipeline of its own.
     """
 
     name: str
@@ -52,6 +63,7 @@ class Kernel:
     groups: Grid
     cost: Cost
     splits: Callable[[int], int] = _one
+    phase: Phase | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -26,7 +27,16 @@ _MAIN = re.compile(r"@compute @workgroup_size\(WORKGROUP\)\nfn main\(")
 _BUILTIN = re.compile(r"@builtin\(\w+\) ")
 _DEFINED = re.compile(r"^(?:const|alias|struct|fn|var<(?:private|workgroup)>) ?(\w+)", re.MULTILINE)
 _IMPORT = re.compile(r"^#import (\w+)$", re.MULTILINE)
+_VECTOR = re.compile(r"\bvectors\[([^\]]*)\]")
+_X = re.compile(r"\bx\[")
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
+
+_PHASE_BINDINGS = {
+    "state": "State_0", "quants": "array<vec4u>", "scales": "array<u32>", "x": "array<vec4f>", "y": "array<f32>",
+    "angles": "array<vec2f>", "page_table": "array<u32>", "q_out": "array<f32>", "kv": "array<f32>",
+    "handed": "array<atomic<u32>>",
+}  # fmt: skip
+"""The types of what a persistent kernel binds; its vectors are bound as quants."""
 
 
 def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str, str]) -> str:
@@ -77,6 +87,93 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   }}
 }}
 """
+
+
+@dataclass(frozen=True)
+class PhaseText:
+    """A phase of a persistent kernel: a kernel's shader, its constants and snippets, and its workgroups.
+
+    x is what earlier phases handed on from `x_place` on, or the binding x if that is None.
+    """
+
+    shader: str
+    constants: Mapping[str, Constant]
+    snippets: Mapping[str, str]
+    groups: int
+    x_place: int | None
+
+
+def compose_persistent(
+    phases: Sequence[PhaseText], bindings: Sequence[tuple[str, str]], workgroup: int, **constants: Constant
+) -> str:
+    """Return the WGSL of a kernel whose phases run one after the other, each in all workgroups that it needs.
+
+    `bindings` are the names and access ("r" or "w") of those that its phases use, in order. The constants are those of
+    persistent.wgsl; QUANTS_AT, SCALES_AT and VECTORS_AT of a phase say where its weights begin.
+    """
+    directives: dict[str, None] = {}
+    texts, calls, most = [], [], 4
+    for number, phase in enumerate(phases):
+        snippets = {**phase.snippets, "y_binding": "y_handed"}
+        handed = phase.x_place is not None
+        text = compose(phase.shader, phase.constants, {**snippets, "x_binding": "x_handed"} if handed else snippets)
+        text = _BUILTIN.sub("", _MAIN.sub("fn own_main(", text))
+        lines = text.splitlines()
+        directives |= dict.fromkeys(line for line in lines if line.startswith(_DIRECTIVES))
+        text = "\n".join(line for line in lines if not line.startswith(("@group", *_DIRECTIVES)))
+        for array in ("quants", "scales"):
+            text = text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ")
+        text = _VECTOR.sub(r"bitcast<vec4f>(quants[VECTORS_AT + \1])", text)
+        if phase.x_place is not None:
+            columns = int(phase.constants["K"])
+            most = max(most, columns)
+            text = _X.sub("arrived[", text) + "\n" + _arrival(columns, phase.x_place, workgroup)
+        names = sorted(set(_DEFINED.findall(text)), key=len, reverse=True)
+        texts.append(re.sub(rf"\b({'|'.join(names)})\b", rf"\1_{number}", text))
+        calls.append(f"""  for (var at = group.x; at < {phase.groups}u; at += groups.x) {{
+    own_main_{number}(vec3u(at, 0u, 0u), groups, index);
+    workgroupBarrier();  // invocations that wait read so often that they would disturb those that still compute
+  }}""")
+    header = [*directives, *(f"const {key} = {_literal(value)};" for key, value in constants.items())]
+    modes = {"r": "read", "w": "read_write"}
+    header += [
+        f"@group(0) @binding({at}) var<storage, {modes[access]}> {name}: {_PHASE_BINDINGS[name]};"
+        for at, (name, access) in enumerate(bindings)
+    ]
+    header.append(f"var<workgroup> arrived: array<vec4f, {-(-most // 4)}>;")
+    return "\n".join([*header, _source("persistent"), *texts]) + f"""
+@compute @workgroup_size({workgroup})
+fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+        @builtin(local_invocation_index) index: u32) {{
+  begin(group.x);
+  workgroupBarrier();
+{chr(10).join(calls)}
+  end(group.x, index);
+}}
+"""
+
+
+def _arrival(columns: int, place: int, workgroup: int) -> str:
+    """Return a function that waits for all of x. The reads of an invocation are under way at the same time: as a loop
+    over an array they would be made one after the other."""
+    reads = range(-(-columns // workgroup))
+    places = {n: f"{n * workgroup}u + index" for n in reads}
+    here = {n: f"if ({places[n]} < {columns}u)" for n in reads}
+    wrong = " | ".join(f"(word{n} ^ tag)" for n in reads)
+    read = "\n".join(f"    {here[n]} {{ word{n} = atomicLoad(&handed[PLACES + {place}u + {places[n]}]); }}" for n in reads)
+    store = "\n".join(
+        f"  {here[n]} {{ arrived[({places[n]}) / 4u][index % 4u] = value_of(word{n}); }}" for n in reads
+    )
+    return f"""fn arrive(index: u32) {{
+  {" ".join(f"var word{n} = tag;" for n in reads)}
+  loop {{
+{read}
+    if ((({wrong}) & 3u) == 0u || patience == 0u) {{ break; }}
+    patience -= 1u;
+  }}
+{store}
+  workgroupBarrier();
+}}"""
 
 
 def binding_access(wgsl: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from py_core.backends.checks import MAX_LOGIT_ROWS
 from py_core.backends.fusion import Fused, FusedHead, GatedLinear, QKVAttention, ResidualLinear, inputs_of
 from py_core.backends.webgpu.host import Binding, Host
+from py_core.backends.webgpu.kernel_shapes import PersistentShape
 from py_core.models.graph import Linear, RMSNorm, Value
 
 Slot = tuple[int, int]
@@ -34,6 +35,8 @@ class PassContext:
     """By the first linear of an operation: the number of parts whose sum is A x, once a kernel makes them."""
     readers: Mapping[Value, Linear] = field(default_factory=dict)
     """The first linear that reads a value of one row, or a norm of it that readers make, by that value."""
+    persistent: PersistentShape | None = None
+    """Matvecs become phases of persistent kernels of this shape; None: kernels of their own."""
     residual: Value | None = None
     """In the head: the value that still has a row for each row of the state. Only rows that need logits are read."""
 

@@ -13,7 +13,7 @@ from py_core.backends.webgpu.kernel_builder import KernelBuilder
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lora import LoraPart, NextOf
 from py_core.backends.webgpu.lowering.linear import LinearInput, LinearLowering, lora_name
-from py_core.backends.webgpu.plan import Grid, Kernel, fixed, per_row
+from py_core.backends.webgpu.plan import Grid, Kernel, fixed, folded, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
 from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
@@ -175,7 +175,7 @@ class AttentionLowering:
             first_head += rows // heads.size
         # Two kernels in one gave wrong sums of several rows in integers on lavapipe, which adds up by subgroups.
         alike = context.rows == "one" or not any(self._builder.integers(run.matrix) for run in runs)
-        if len(runs) == 2 and alike and runs[0].given.vectors == runs[1].given.vectors:
+        if len(runs) == 2 and alike and not context.persistent and runs[0].given.vectors == runs[1].given.vectors:
             weights = [binding for run in runs for binding in (run.part.quants, run.part.scales)]
             both = covering(weights)
             if both and both.size <= self._host.adapter.max_binding_size:
@@ -184,9 +184,15 @@ class AttentionLowering:
 
     def _qkv_run(self, op: QKVAttention, context: PassContext, run: _MatrixRows, q: Binding) -> list[Kernel]:
         name = _name(run.matrix, run.rows)
-        shape = self._linears.shape(name, run.matrix, run.given, context)
+        shape = self._linears.shape(name, run.matrix, run.given, context, run.rows // 2)
         read, made = self._linears.read(name, shape, op.q.x, run.given, context)
         run = replace(run, given=read)
+        if context.persistent:
+            phase = self._builder.phase(
+                "qkv", run.matrix, run.part, shape, run.rows // 2, 2, run.given.norm, **run.constants
+            )
+            kernel = self._qkv_kernel(name, op, 0, folded(1, 1, 1), [run], run.part.quants, run.part.scales, q)
+            return [*made, replace(kernel, phase=phase)]
         pipeline, grid, _ = self._builder.matvec(
             "qkv", run.matrix, run.part, shape, run.rows // 2, 2, context.rows, context.single_row, run.given.norm,
             run.lora, None, **run.constants,
@@ -200,7 +206,7 @@ class AttentionLowering:
         second's."""
         columns, formats = runs[0].matrix.columns, "+".join(run.matrix.format.name for run in runs)
         name = f"qkv {columns}x{sum(run.rows for run in runs)} {formats}"
-        shape = self._linears.shape(name, runs[0].matrix, runs[0].given, context)
+        shape = self._linears.shape(name, runs[0].matrix, runs[0].given, context, runs[0].rows // 2)
         read, made = self._linears.read(name, shape, op.q.x, runs[0].given, context)
         runs = [replace(run, given=replace(run.given, x=read.x, norm=read.norm)) for run in runs]
         parts, groups, tile = [], [], 1

@@ -152,10 +152,16 @@ class LinearLowering:
                 )  # fmt: skip
                 grid = folded(n, tiles.rows // (2 if gated else 1), tiles.x_rows)
             else:
-                shape = self.shape(name, matrix, given, context)
+                shape = self.shape(name, matrix, given, context, n)
                 read, made = self.read(name, shape, x, given, context, logits)
                 found += made
                 bindings = (self._state, part.quants, part.scales, read.x, read.vectors, out)
+                if context.persistent:
+                    phase = self._builder.phase(
+                        "matvec", matrix, part, shape, n, 2 if gated else 1, read.norm, LOGITS=False, CAP=cap, **common
+                    )
+                    found.append(Kernel(name, 0, fixed(bindings), folded(n, 1, 1), cost, phase=phase))
+                    continue
                 pipeline, grid, following = self._builder.matvec(
                     "matvec", matrix, part, shape, -(-n // shape.rows), shape.rows * (2 if gated else 1),
                     context.rows, context.single_row, read.norm, lora, next_of, LOGITS=logits, CAP=cap,
@@ -182,8 +188,12 @@ class LinearLowering:
         cost = Cost(row_bytes=used * (one.fixed_bytes + one.row_bytes), row_flops=used * one.row_flops)
         return Kernel(name, pipeline, fixed(bindings), lambda m: grid(m * used), cost)
 
-    def shape(self, name: str, matrix: WeightMatrix, given: LinearInput, context: PassContext) -> MatvecShape:
-        """Return the shape of the matvec of this name, for a pass without tiles."""
+    def shape(
+        self, name: str, matrix: WeightMatrix, given: LinearInput, context: PassContext, items: int
+    ) -> MatvecShape:
+        """Return the shape of the matvec of this name, for a pass without tiles. `items`: row tiles of one row."""
+        if context.persistent:
+            return context.persistent.matvec(self._builder.lanes(matrix.columns), items)
         # An adapter adds a product of x before its norm is scaled.
         return self._builder.shape(name, matrix, context.rows, may_read=not (context.rank and given.norm))
 

@@ -16,12 +16,13 @@ from py_core.backends.sampling_state import BIAS_BYTES, RING
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_builder import KernelBuilder
-from py_core.backends.webgpu.kernel_shapes import FEW_ROWS
+from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, PersistentShape
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lora import LoraSets
 from py_core.backends.webgpu.lowering.attention import AttentionLowering
 from py_core.backends.webgpu.lowering.head import HeadLowering
 from py_core.backends.webgpu.lowering.linear import Epilogue, LinearLowering
+from py_core.backends.webgpu.lowering.persistent import persistent
 from py_core.backends.webgpu.plan import Kernel, Plan, fixed, per_row
 from py_core.backends.webgpu.shaders import Constant
 from py_core.backends.webgpu.values import PassContext, Values
@@ -101,6 +102,13 @@ class PlanLowering:
         readers = self._readers() if rank and rows == "one" and self._builder.shapes.stage_columns else {}
         context = PassContext(rows, tiled, single_row=rows == "one", rank=rank, readers=readers)
         return Plan(self._lower(self._body, context), self._logits("one", single_row=rows == "one"))
+
+    def persistent(self, shape: PersistentShape) -> tuple[Plan, Binding]:
+        """Return the lists for passes over one row with persistent kernels, and the buffer whose first word is not 0
+        once one of them gave up. Raises Unsuited."""
+        context = PassContext("one", False, single_row=True, persistent=shape)
+        body, handed = persistent(self._host, self._lower(self._body, context), shape)
+        return Plan(body, self._logits("one", single_row=True)), handed
 
     def head(self) -> list[Kernel]:
         """Return the head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
