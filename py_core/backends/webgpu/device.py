@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lowering.head import ADAPTED
 from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.model_on_device import PACK_ROWS, ModelOnDevice
+from py_core.backends.webgpu.persistence import Persistence
 from py_core.backends.webgpu.plan import Kernel, Launch
 from py_core.backends.webgpu.settings import DEFAULTS, DeviceSettings
 from py_core.backends.webgpu.shape_tuning import IsWanted, ShapeTuning, TuningStore
@@ -54,6 +56,7 @@ from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams, Unmasked
 
 _SCORED, _UNMASKED = "scored", "unmasked"
+T = TypeVar("T")
 
 _ONLY_SOFTWARE = Message(
     "gpu.only-software",
@@ -81,6 +84,7 @@ class WebGPUDevice:
         self._tensors = {name: header.tensors[name] for name in graph.weights}
         self._wanted_shapes, self._store, self._settings = shapes, tuning, settings
         self._tuning: ShapeTuning | None = None
+        self._persistence: Persistence | None = None
         self.guesses = DeviceGuesses()
         self.hears_together = host.hears_together
         self._head_adapters: dict[int, NeighbourAdapter] = {}
@@ -106,12 +110,16 @@ class WebGPUDevice:
         lowering = PlanLowering(
             host, config, self.graph, self.arena, builder, self._buffers, self.pages, self._settings.logit_bytes
         )
-        self._tuning = None
+        self._tuning = self._persistence = None
         if self._store and self._shapes.lanes > 1:
             self._tuning = ShapeTuning(host, builder, self._store, lowering.measured, self._settings.measure)
             await self._tuning.recall()
         self._some_rows = lowering.some_rows
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
+        if self._tuning:
+            self._persistence = Persistence(host, lowering, self._buffers, self._tuning, self._settings)
+            await self._persistence.recall()
+            self._plans |= self._persistence.plans
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         b = self._buffers
         guess = self.guesses.place(host, builder, b.state, b.history, b.grammars, config)
@@ -144,8 +152,13 @@ class WebGPUDevice:
             plans = {rows: self._lowering.plan(rows) for rows in self._lowering.passes}
             await self.host.check()
             self._plans |= plans
-            self._forget_lists()
             self.model.builder.usual_tiles = tuning.builder.usual_tiles
+        assert self._persistence
+        try:
+            await self._persistence.try_out(slot, is_wanted)
+        finally:
+            self._plans |= self._persistence.plans
+            self._forget_lists()
         self._tuning = None
 
     def _on_adapter(self) -> Capabilities:
@@ -233,7 +246,7 @@ class WebGPUDevice:
 
     async def run_rows(self, m: int, length: int, logit_rows: int) -> None:
         self.host.submit(await self.lists_of(m, length, logit_rows))
-        await self.host.read(self._buffers.state.buffer, 0, 4)
+        await self._sure(self.host.read(self._buffers.state.buffer, 0, 4))
 
     async def run_step(self, m: int, length: int) -> None:
         self.host.submit(await self._forward(m, length))
@@ -332,7 +345,7 @@ class WebGPUDevice:
         else:
             first = [*forward, *sample] if forward_first else sample
             self.host.submit([*first, *[*forward, *sample] * (count - 1), *guess])
-        future = asyncio.ensure_future(self.guesses.read(count if rows > 1 else 1))
+        future = asyncio.ensure_future(self._sure(self.guesses.read(count if rows > 1 else 1)))
         await asyncio.sleep(0)  # the read is queued before the next batch writes its records
         return future
 
@@ -350,12 +363,24 @@ class WebGPUDevice:
         return [self._record(name, m, length) for name in names]
 
     async def _sampled(self, places: Sequence[tuple[int, int]], count: int) -> list[list[int]]:
-        rings = await self.host.read(self._buffers.history.buffer, *rings_span(places))
+        rings = await self._sure(self.host.read(self._buffers.history.buffer, *rings_span(places)))
         return sampled_in(rings, places, count)
 
     async def read_logits(self, rows: int) -> np.ndarray:
-        data = await self.host.read(self._buffers.logits.buffer, 0, rows * self.config.vocab_size * 4)
+        nbytes = rows * self.config.vocab_size * 4
+        data = await self._sure(self.host.read(self._buffers.logits.buffer, 0, nbytes))
         return np.frombuffer(data, np.float32).reshape(rows, -1).copy()
+
+    async def _sure(self, reading: Awaitable[T]) -> T:
+        """Return what is read. Raises DeviceLostError if persistent kernels did not make it right: then everything is
+        built again without them."""
+        if not self._persistence or not self._persistence.plans:
+            return await reading
+        gave_up = asyncio.ensure_future(self._persistence.gave_up())
+        found = await reading  # without a turn of the event loop before it: others may write there
+        if await gave_up:
+            raise DeviceLostError("The GPU did not run a kernel's workgroups side by side. Load the model again.")
+        return found
 
     def _record(self, name: str, m: int, length: int) -> int:
         """Return the id of a recorded list for m rows of sequences of up to `length` tokens.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from py_core.backends.webgpu.host import Host
+from py_core.backends.webgpu.kernel_shapes import PersistentShape
 from py_core.backends.webgpu.profiling import measure_lists
 
 
@@ -35,6 +36,9 @@ class DeviceSettings:
 
     measure: Measure = measure_lists
     """Times kernels in each of their possible shapes, if there is a store for the fastest."""
+
+    persistent: tuple[PersistentShape, ...] = tuple(PersistentShape(groups, 256) for groups in (16, 32, 64, 128, 256))
+    """The shapes in which persistent kernels are tried."""
 
 
 DEFAULTS = DeviceSettings()

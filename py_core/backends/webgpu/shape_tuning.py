@@ -101,6 +101,16 @@ class ShapeTuning:
                 self._has_news = True
         return self._has_news
 
+    async def kept(self, name: str) -> list[int]:
+        """Return the numbers that are kept under a name for this adapter, [] if there are none."""
+        _, known = await self._kept()
+        return known.get(name, [])
+
+    async def keep(self, name: str, numbers: list[int]) -> None:
+        kept, known = await self._kept()
+        known[name] = numbers
+        await self._store.write(json.dumps(kept))
+
     async def _kept(self) -> tuple[dict[str, Kept], Kept]:
         """Return all that is kept, and of that what belongs to this adapter."""
         kept = _parsed(await self._store.read())

@@ -88,6 +88,10 @@ class PlanLowering:
         """The residual stream of each row after the last block, which the head reads."""
         return self._values.of(self._graph.head_residual)
 
+    @property
+    def vocab_size(self) -> int:
+        return self._config.vocab_size
+
     def angles(self, rope: ops.Rope) -> Binding:
         """The (cos, sin) of every position's angles."""
         return self._attention.angles_of(rope)
