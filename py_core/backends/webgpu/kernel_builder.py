@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from py_core.backends.webgpu.host import AdapterInfo, Host
 from py_core.backends.webgpu.kernel_shapes import KernelShapes, MatmulShape, MatvecShape, RowColumns
 from py_core.backends.webgpu.lora import LoraNext, LoraPart, NextOf
-from py_core.backends.webgpu.plan import Grid, Phase, folded
-from py_core.backends.webgpu.shaders import Constant, Part, binding_access, compose, compose_pair
+from py_core.backends.webgpu.plan import Grid, folded
+from py_core.backends.webgpu.shaders import Constant, Part, Phase, binding_access, compose, compose_pair
 from py_core.backends.webgpu.weights.arena import MatrixPart, WeightMatrix
 from py_core.backends.webgpu.weights.layout import BLOCK, LAYOUTS, blocks_of
 from py_core.formats.quantization import BlockFormat

@@ -6,24 +6,27 @@ the step of one dispatch a kernel, several times, and be faster. The result is k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
 
-from py_core.backend_errors import BackendError
+from py_core.backend_errors import BackendError, DeviceLostError
 from py_core.backends.sampling_state import GREEDY, state_bytes
 from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.host import Binding, Host
 from py_core.backends.webgpu.kernel_shapes import PersistentShape
 from py_core.backends.webgpu.lowering.model import Buffers, PlanLowering
 from py_core.backends.webgpu.lowering.persistent import Unsuited
-from py_core.backends.webgpu.plan import Kernel, Launch, Plan
+from py_core.backends.webgpu.plan import Launch, Plan
 from py_core.backends.webgpu.settings import DeviceSettings
 from py_core.backends.webgpu.shape_tuning import IsWanted, ShapeTuning, Wanted
 
+_NONE = PersistentShape(0, 0)
+"""The result of a trial without a faster shape."""
 _TRIALS = 8
 """Steps that must be right."""
+_POSITION = 8
+"""That of the steps of a trial."""
 _TOLERANCE = 1e-3
 """The most that logits may differ, as a share of the largest."""
 
@@ -43,69 +46,86 @@ class Persistence:
 
     async def recall(self) -> None:
         """Use persistent kernels if an earlier trial chose them."""
-        kept = await self._tuning.kept(self._name)
-        if kept and all(kept):
-            with suppress(Unsuited, TypeError, ValueError):  # another program may have written to the store
-                self._use(*self._lowering.persistent(PersistentShape(*kept)))
+        shape = await self._known()
+        if shape and shape != _NONE:
+            with suppress(Unsuited):
+                self._use(*self._lowering.persistent(shape))
 
     async def try_out(self, slot: int, is_wanted: IsWanted) -> None:
         """Try persistent kernels unless the result is known, and use them if they are faster. The state is overwritten.
-        Raises Wanted, DeviceLostError."""
-        if await self._tuning.kept(self._name):
+
+        Without a clock on the GPU there is no result. Raises Wanted, DeviceLostError.
+        """
+        if not self._settings.persistent or await self._known():
             return
-        host, state = self._host, self._buffers.state
-        usual = self._lowering.plan("one")
-        right = [(PersistentShape(0, 0), usual, self._buffers.state)]
-        recorded = [self._record(usual.step)]
+        host, state, usual = self._host, self._buffers.state, self._lowering.plan("one")
+        right: dict[PersistentShape, tuple[Plan, Binding]] = {_NONE: (usual, self._buffers.state)}
+        recorded = [self._record(usual)]
 
         def prepare() -> None:
             if is_wanted():
                 raise Wanted
-            host.write(state.buffer, 0, state_bytes([(0, 8, slot)], GREEDY))
+            host.write(state.buffer, 0, state_bytes([(0, _POSITION, slot)], GREEDY))
 
         try:
             prepare()
             expected = await self._logits(recorded[0])
             for shape in self._settings.persistent:
                 try:
-                    plan, handed = self._lowering.persistent(shape)
+                    made = self._lowering.persistent(shape)
                     await host.check()
                 except Unsuited:
-                    break
+                    return
+                except DeviceLostError:
+                    raise
                 except BackendError:
                     continue  # it needs more than this adapter has
-                one = self._record(plan.step)
-                recorded.append(one)
                 prepare()
-                if await self._is_right(one, handed, expected):
-                    right.append((shape, plan, handed))
+                one = self._record(made[0])
+                recorded.append(one)
+                if await self._is_right(one, made[1], expected):
+                    right[shape] = made
                 else:
                     host.forget(recorded.pop())
-            seconds: Sequence[float] = [0.0]
-            if len(right) > 1:
-                seconds = await self._settings.measure(host, recorded, prepare)
+            prepare()
+            seconds = await self._settings.measure(host, recorded, prepare) if len(right) > 1 else [0.0]
+        except DeviceLostError:
+            raise
+        except BackendError:
+            return
         finally:
             for one in recorded:
                 host.forget(one)
-        shape, plan, handed = right[int(np.argmin(seconds))]
-        await self._tuning.keep(self._name, [shape.groups, shape.workgroup])
-        if plan is not usual:
-            self._use(plan, handed)
+        fastest = list(right)[int(np.argmin(seconds))]
+        await self._keep(fastest)
+        if fastest != _NONE:
+            self._use(*right[fastest])
+        for shape in right.keys() - {_NONE, fastest}:
+            host.destroy_buffer(right[shape][1].buffer)
 
     async def gave_up(self) -> bool:
-        """True if a workgroup waited in vain since the last call. Persistent kernels are not used again then."""
-        if not self._handed:
-            return False
-        (word,) = np.frombuffer(await self._host.read(self._handed.buffer, self._handed.offset, 4), np.uint32)
-        if word:
-            await self._tuning.keep(self._name, [0, 0])
-        return bool(word)
+        """True if a workgroup waited in vain. Persistent kernels are not used again then."""
+        found = self._handed is not None and await self._flag(self._handed)
+        if found:
+            await self._keep(_NONE)
+        return found
+
+    async def _known(self) -> PersistentShape | None:
+        """Return the result of an earlier trial, None if there is none. Another program may have written to the store:
+        a damaged result is none."""
+        with suppress(TypeError):
+            shape = PersistentShape(*await self._tuning.kept(self._name))
+            return shape if shape in (_NONE, *self._settings.persistent) else None
+        return None
+
+    async def _keep(self, shape: PersistentShape) -> None:
+        await self._tuning.keep(self._name, [shape.groups, shape.workgroup])
 
     def _use(self, plan: Plan, handed: Binding) -> None:
         self.plans, self._handed = {"one": plan}, handed
 
-    def _record(self, kernels: Sequence[Kernel]) -> int:
-        return self._host.record([Launch(kernel, 1, SHORT).dispatch() for kernel in kernels if kernel.splits(SHORT)])
+    def _record(self, plan: Plan) -> int:
+        return self._host.record([Launch(kernel, 1, SHORT).dispatch() for kernel in plan.step if kernel.splits(SHORT)])
 
     async def _logits(self, recorded: int) -> np.ndarray:
         self._host.submit([recorded])
@@ -117,5 +137,8 @@ class Persistence:
         for _ in range(_TRIALS):
             if not np.abs(await self._logits(recorded) - expected).max() <= most:
                 return False
-        (word,) = np.frombuffer(await self._host.read(handed.buffer, handed.offset, 4), np.uint32)
-        return not word
+        return not await self._flag(handed)
+
+    async def _flag(self, handed: Binding) -> bool:
+        """True if a workgroup gave up."""
+        return any(await self._host.read(handed.buffer, handed.offset, 4))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Dispatch
-from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.shaders import Phase
 
 Grid = Callable[[int], tuple[int, int, int]]
 """Return the workgroups along x, y and z for a pass over a number of rows."""
@@ -37,16 +37,6 @@ def folded(n: int, rows_each: int, m_each: int) -> Grid:
 
 def _one(length_class: int) -> int:
     return 1
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A kernel of one row as a part of a persistent kernel: its shader, constants and snippets, and its workgroups."""
-
-    shader: str
-    constants: Mapping[str, Constant]
-    snippets: Mapping[str, str]
-    groups: int
 
 
 @dataclass(frozen=True)

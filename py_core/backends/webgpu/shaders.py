@@ -90,21 +90,21 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
 
 
 @dataclass(frozen=True)
-class PhaseText:
-    """A phase of a persistent kernel: a kernel's shader, its constants and snippets, and its workgroups.
+class Phase:
+    """A kernel of one row as a part of a persistent kernel: its shader, constants and snippets, and its workgroups.
 
-    x is what earlier phases handed on from `x_place` on, or the binding x if that is None.
+    x is what earlier phases handed on from `x_place` on; the binding x if that is None.
     """
 
     shader: str
     constants: Mapping[str, Constant]
     snippets: Mapping[str, str]
     groups: int
-    x_place: int | None
+    x_place: int | None = None
 
 
 def compose_persistent(
-    phases: Sequence[PhaseText], bindings: Sequence[tuple[str, str]], workgroup: int, **constants: Constant
+    phases: Sequence[Phase], bindings: Sequence[tuple[str, str]], workgroup: int, **constants: Constant
 ) -> str:
     """Return the WGSL of a kernel whose phases run one after the other, each in all workgroups that it needs.
 
@@ -115,8 +115,9 @@ def compose_persistent(
     texts, calls, most = [], [], 4
     for number, phase in enumerate(phases):
         snippets = {**phase.snippets, "y_binding": "y_handed"}
-        handed = phase.x_place is not None
-        text = compose(phase.shader, phase.constants, {**snippets, "x_binding": "x_handed"} if handed else snippets)
+        if phase.x_place is not None:
+            snippets["x_binding"] = "x_handed"
+        text = compose(phase.shader, phase.constants, snippets)
         text = _BUILTIN.sub("", _MAIN.sub("fn own_main(", text))
         lines = text.splitlines()
         directives |= dict.fromkeys(line for line in lines if line.startswith(_DIRECTIVES))
@@ -141,7 +142,9 @@ def compose_persistent(
         for at, (name, access) in enumerate(bindings)
     ]
     header.append(f"var<workgroup> arrived: array<vec4f, {-(-most // 4)}>;")
-    return "\n".join([*header, _source("persistent"), *texts]) + f"""
+    return (
+        "\n".join([*header, _source("persistent"), *texts])
+        + f"""
 @compute @workgroup_size({workgroup})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
         @builtin(local_invocation_index) index: u32) {{
@@ -151,6 +154,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
   end(group.x, index);
 }}
 """
+    )
 
 
 def _arrival(columns: int, place: int, workgroup: int) -> str:
@@ -160,10 +164,10 @@ def _arrival(columns: int, place: int, workgroup: int) -> str:
     places = {n: f"{n * workgroup}u + index" for n in reads}
     here = {n: f"if ({places[n]} < {columns}u)" for n in reads}
     wrong = " | ".join(f"(word{n} ^ tag)" for n in reads)
-    read = "\n".join(f"    {here[n]} {{ word{n} = atomicLoad(&handed[PLACES + {place}u + {places[n]}]); }}" for n in reads)
-    store = "\n".join(
-        f"  {here[n]} {{ arrived[({places[n]}) / 4u][index % 4u] = value_of(word{n}); }}" for n in reads
+    read = "\n".join(
+        f"    {here[n]} {{ word{n} = atomicLoad(&handed[PLACES + {place}u + {places[n]}]); }}" for n in reads
     )
+    store = "\n".join(f"  {here[n]} {{ arrived[({places[n]}) / 4u][index % 4u] = value_of(word{n}); }}" for n in reads)
     return f"""fn arrive(index: u32) {{
   {" ".join(f"var word{n} = tag;" for n in reads)}
   loop {{

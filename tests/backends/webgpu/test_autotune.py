@@ -91,7 +91,7 @@ class Order:
 async def load(
     tmp_path: Path, host: WgpuHost, store: Kept, shapes: KernelShapes | None = SHAPES, order: Order | None = None
 ) -> Pair:
-    settings = DeviceSettings(measure=order or Order())
+    settings = DeviceSettings(measure=order or Order(), persistent=())
     path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
     return await tuned(await open_pair(path, host, tuning=store, shapes=shapes, settings=settings))
 
@@ -145,7 +145,7 @@ async def test_the_fastest_shapes_are_measured_once_kept_and_change_no_token(
 
 async def test_a_measurement_ends_early_for_others_and_no_conversation_notices(tmp_path: Path, host: WgpuHost) -> None:
     store, order = Kept(tmp_path / "tuning.json"), Order()
-    settings = DeviceSettings(measure=order)
+    settings = DeviceSettings(measure=order, persistent=())
     path = TinyLlama(layers=1).write(tmp_path / "tiny.gguf")
     pair = await open_pair(path, host, tuning=store, shapes=SUBGROUPS, settings=settings)
     assert isinstance(pair.other, WebGPUBackend)
@@ -169,7 +169,10 @@ async def test_a_measurement_ends_early_for_others_and_no_conversation_notices(t
     ids=lambda value: value if isinstance(value, str) else "in order",
 )
 async def test_no_kernel_runs_before_it_is_compiled(tmp_path: Path, form: str, measure: Measure) -> None:
-    path, settings = TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"), DeviceSettings(measure=measure)
+    path, settings = (
+        TinyLlama(formats=(form,), layers=1).write(tmp_path / "tiny.gguf"),
+        DeviceSettings(measure=measure, persistent=()),
+    )
     store = Kept(tmp_path / "tuning.json")
     for _ in range(2):  # measured, then stored
         pair = await tuned(await open_pair(path, LateHost(), tuning=store, shapes=SHAPES, settings=settings))
@@ -205,7 +208,9 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     store, shapes = Kept(tmp_path / "tuning.json"), replace(SHAPES, max_rows=128, integer_dot=True)
     model = TinyLlama(layers=1, formats=("Q4_1",)).write(tmp_path / "tiny.gguf")
     order = Order(later_is_faster=False)
-    await tuned(await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order)))
+    await tuned(
+        await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order, persistent=()))
+    )
     assert order.calls == 3  # passes of one row, of few rows, and of 128
     kept = json.loads(await store.read())
     (of_adapter,) = kept.values()
@@ -214,7 +219,9 @@ async def test_a_prefill_runs_in_the_tiles_that_were_kept(
     for tiles in ([0, 4, 1], [1, 2, 4]):
         of_adapter.update(dict.fromkeys(many, tiles))
         await store.write(json.dumps(kept))
-        pair = await open_pair(model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order))
+        pair = await open_pair(
+            model, host, tuning=store, shapes=shapes, settings=DeviceSettings(measure=order, persistent=())
+        )
         assert isinstance(pair.other, WebGPUBackend)
         made = [launch.kernel.name for launch in pair.other.device.launches("body", 100, 100)]
         assert any(name.startswith("limbs") for name in made) == bool(tiles[0])
