@@ -58,6 +58,11 @@ from py_core.sampling import SamplingParams, Unmasked
 _SCORED, _UNMASKED = "scored", "unmasked"
 T = TypeVar("T")
 
+_WAITED_IN_VAIN = Message(
+    "gpu.waited-in-vain",
+    "Parts of a computation on the graphics card waited for each other in vain. Load the model again to continue.",
+)
+
 _ONLY_SOFTWARE = Message(
     "gpu.only-software",
     "The connection to the graphics card was lost, and only a software adapter is left, which is "
@@ -379,7 +384,7 @@ class WebGPUDevice:
         gave_up = asyncio.ensure_future(self._persistence.gave_up())
         found = await reading  # without a turn of the event loop before it: others may write there
         if await gave_up:
-            raise DeviceLostError("The GPU did not run a kernel's workgroups side by side. Load the model again.")
+            raise DeviceLostError(_WAITED_IN_VAIN)
         return found
 
     def _record(self, name: str, m: int, length: int) -> int:

@@ -82,7 +82,7 @@ class PersistentShape:
     workgroup: int
 
     def matvec(self, lanes: int, items: int) -> MatvecShape:
-        """Return the shape of a matvec of so many row tiles: each workgroup stages x once."""
+        """Return the shape of a matvec over `items` row tiles: each workgroup stages x once."""
         return MatvecShape(lanes, self.workgroup, 1, -(-items * lanes // (self.workgroup * self.groups)))
 
 

@@ -9,7 +9,6 @@ python -m tests.bench gpu_browser together RESULT.json  guessed tokens and conve
 python -m tests.bench gpu_browser schemas RESULT.json  what a schema costs and brings: of schemas.html
 python -m tests.bench gpu_browser diffusion RESULT.json  what passes over masks cost, and if tiny models write what
                                                      numpy writes: of diffusion.html
-python -m tests.bench gpu_browser persistent RESULT.json  what phases of a kernel that stays cost: of persistent.html
 
 P is bench.html, together.html or schemas.html of tests/bench/gpu_page, Q its query:
 "rounds=1&peer=0&prompts=20&tokens=8" for the first, "backend=wasm&workers=2&precision=fast" for the others. On an
@@ -40,7 +39,6 @@ from tests.bench.engine.adapters import MEASURE_IN_PAGE, show, summary_of
 from tests.bench.engine.diffusion_passes import MEASURE_IN_PAGE as DIFFUSION_IN_PAGE
 from tests.bench.engine.diffusion_passes import TINY_ANSWER, lay_out_tiny
 from tests.bench.engine.diffusion_passes import table_of as diffusion_table
-from tests.bench.engine.persistent_phases import table_of as phases_table
 from tests.bench.engine.speculation import TASKS, by_kind_of
 from tests.bench.engine.speculation import table_of as guesses_table
 from tests.bench.in_browser import chromium, evaluate, install_peers, local_server
@@ -194,12 +192,6 @@ def show_diffusion(result: dict[str, Any]) -> None:
     print("Tiny models write what numpy writes:", ", ".join(f"{name}: {same}" for name, same in result["same"].items()))
 
 
-def show_persistent(result: dict[str, Any]) -> None:
-    if "error" in result:
-        raise SystemExit(result["error"])
-    print_tables(phases_table(result))
-
-
 SHOWS = {"together.html": show_together, "schemas.html": show_schemas}
 
 
@@ -214,8 +206,7 @@ def main() -> None:
     commands.add_parser("adapters").add_argument("result", type=Path)
     for name in SHOWS:
         commands.add_parser(Path(name).stem).add_argument("result", type=Path)
-    for name in ("diffusion", "persistent"):
-        commands.add_parser(name).add_argument("result", type=Path)
+    commands.add_parser("diffusion").add_argument("result", type=Path)
     commands.add_parser("shapes").add_argument("results", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "shapes":
@@ -235,9 +226,7 @@ def main() -> None:
     if page in SHOWS:
         SHOWS[page](result)
         return
-    if options.command in (
-        shows := {"adapters": show_adapters, "diffusion": show_diffusion, "persistent": show_persistent}
-    ):
+    if options.command in (shows := {"adapters": show_adapters, "diffusion": show_diffusion}):
         shows[options.command](result)
         return
     if "error" in result:

@@ -153,6 +153,7 @@ export const modelMessages = /** @type {Record<string, string>} */ ({
   'gpu.no-memory-left': 'Die Gespräche brauchen mehr Speicher, als auf dieser GPU frei ist. Beginne einen neuen Chat.',
   'gpu.training-too-large': 'Die trainierten Matrizen haben {size} MiB, mehr als diese GPU binden kann ({most} MiB). Wähle einen kleineren Rang oder weniger Matrizen.',
   'gpu.only-software': 'Die Verbindung zur Grafikkarte ging verloren, und es gibt nur noch einen langsamen Software-Adapter. Lade das Modell noch einmal, um weiterzumachen.',
+  'gpu.waited-in-vain': 'Teile einer Berechnung auf der Grafikkarte haben vergeblich aufeinander gewartet. Lade das Modell noch einmal, um weiterzumachen.',
   'gpu.training-heads': 'Die Kernel der GPU trainieren ein Modell nur, wenn seine Köpfe ein Vielfaches von 4 Werten haben; die von diesem haben {size}. Trainiere es mit einem anderen Backend.',
   'gpu.training-before': '{name} ist größer, als diese GPU binden kann, also lässt sich keine Schicht davor trainieren.',
   'gpu.training-lost': 'Die Verbindung zur Grafikkarte ging mitten in einem Training verloren. Es geht beim zuletzt gespeicherten Schritt weiter.',
