@@ -47,8 +47,8 @@ _FEW_SHAPES = [
 ]
 """Shapes for several rows of x: columns, the most lanes, workgroup, rows of W, subgroups, rows of x."""
 _SLICES = 4
-_PHASES = 4
-"""Phases of a persistent kernel, which share its workgroup memory."""
+_ARRIVED_BLOCK = 128
+"""Bytes of 32 values of x that a phase of a persistent kernel waits for."""
 _NEXT_BYTES = 1024
 _INTEGER_TILES = [MatmulShape(True, slices, wide) for wide in (8, 4) for slices in (2, 4)]
 
@@ -231,16 +231,16 @@ class KernelBuilder:
     ) -> Phase:  # fmt: skip
         """Return a matvec of one row as a phase of a persistent kernel."""
         (made, snippets), each, _ = self.matvec_part(
-            matrix, part, shape, rows, "one", True, norm, _PHASES, None, **constants
+            matrix, part, shape, rows, "one", True, norm, 1, None, waits=True, **constants
         )
         return Phase(shader, made, snippets, -(-items // each))
 
     def matvec_part(
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
-        norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, **constants: Constant,
+        norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, waits: bool = False, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
         """Return the part of a matvec, the items of a workgroup, and the rows of x. `shares` kernels in one share the
-        workgroup memory."""
+        workgroup memory. `waits`: x may be handed on by earlier phases of a persistent kernel."""
         several = pass_rows != "one"
         integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
         tile = (shape.x_rows if integers else self.shapes.batch_tile) if several else 1
@@ -261,7 +261,7 @@ class KernelBuilder:
             elif columns == "x_limbs_read":
                 chunk = shape.lane_group
             else:
-                room = memory // (tile * _STAGED_BLOCK[columns])
+                room = memory // (tile * _STAGED_BLOCK[columns] + waits * _ARRIVED_BLOCK)
                 chunk = chunk_blocks(matrix.columns, shape.lane_group, rows, room)
             # Columns copied chunk by chunk would have to be copied again for each row tile.
             row_tiles = shape.row_tiles if chunk == blocks_of(matrix.columns) else 1

@@ -28,7 +28,8 @@ _BUILTIN = re.compile(r"@builtin\(\w+\) ")
 _DEFINED = re.compile(r"^(?:const|alias|struct|fn|var<(?:private|workgroup)>) ?(\w+)", re.MULTILINE)
 _IMPORT = re.compile(r"^#import (\w+)$", re.MULTILINE)
 _VECTOR = re.compile(r"\bvectors\[([^\]]*)\]")
-_X = re.compile(r"\bx\[")
+_X = re.compile(r"\bx\[([^\]]*)\]")
+_ARRAY = re.compile(r"^var<workgroup> (\w+): array<(\w+), (.*)>;.*$", re.MULTILINE)
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
 _PHASE_BINDINGS = {
@@ -73,8 +74,7 @@ def compose_pair(name: str, parts: Sequence[Part], groups: int) -> str:
     # The names of the second get a suffix, and the bindings of the first serve both.
     lines = [line for line in second.splitlines() if not line.startswith(("@group", *_DIRECTIVES))]
     second = "\n".join(lines)
-    names = sorted(set(_DEFINED.findall(second)), key=len, reverse=True)
-    second = re.sub(rf"\b({'|'.join(names)})\b", r"\1_of_second", second)
+    second = _renamed(second, _DEFINED.findall(second), "of_second")
     return f"""{first}
 {second}
 @compute @workgroup_size(WORKGROUP)
@@ -112,7 +112,8 @@ def compose_persistent(
     persistent.wgsl; QUANTS_AT, SCALES_AT and VECTORS_AT of a phase say where its weights begin.
     """
     directives: dict[str, None] = {}
-    texts, calls, most = [], [], 4
+    shared: dict[str, tuple[str, list[str]]] = {}  # arrays in workgroup memory: their types and sizes
+    texts, calls = [], []
     for number, phase in enumerate(phases):
         snippets = {**phase.snippets, "y_binding": "y_handed"}
         if phase.x_place is not None:
@@ -126,11 +127,17 @@ def compose_persistent(
             text = text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ")
         text = _VECTOR.sub(r"bitcast<vec4f>(quants[VECTORS_AT + \1])", text)
         if phase.x_place is not None:
-            columns = int(phase.constants["K"])
-            most = max(most, columns)
-            text = _X.sub("arrived[", text) + "\n" + _arrival(columns, phase.x_place, workgroup)
-        names = sorted(set(_DEFINED.findall(text)), key=len, reverse=True)
-        texts.append(re.sub(rf"\b({'|'.join(names)})\b", rf"\1_{number}", text))
+            text = _X.sub(r"arrived[\1 - first * 8u]", text) + "\n" + _arrival(phase, workgroup)
+        # Phases run one after the other, so the next one may use the same workgroup memory.
+        arrays = _ARRAY.findall(text)
+        text = _renamed(_ARRAY.sub("", text), [name for name, *_ in arrays], phase.snippets["columns"])
+        names = _DEFINED.findall(text)
+        texts.append(_renamed(text, names, str(number)))
+        for name, kind, size in arrays:
+            key = f"{name}_{phase.snippets['columns']}"
+            shared.setdefault(key, (_renamed(kind, names, str(number)), []))[1].append(
+                _renamed(size, names, str(number))
+            )
         calls.append(f"""  for (var at = group.x; at < {phase.groups}u; at += groups.x) {{
     own_main_{number}(vec3u(at, 0u, 0u), groups, index);
     workgroupBarrier();  // invocations that wait read so often that they would disturb those that still compute
@@ -141,7 +148,9 @@ def compose_persistent(
         f"@group(0) @binding({at}) var<storage, {modes[access]}> {name}: {_PHASE_BINDINGS[name]};"
         for at, (name, access) in enumerate(bindings)
     ]
-    header.append(f"var<workgroup> arrived: array<vec4f, {-(-most // 4)}>;")
+    for name, (kind, sizes) in shared.items():
+        most = functools.reduce(lambda a, b: f"max({a}, {b})", dict.fromkeys(sizes))
+        header.append(f"var<workgroup> {name}: array<{kind}, {most}>;")
     return (
         "\n".join([*header, _source("persistent"), *texts])
         + f"""
@@ -157,19 +166,29 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     )
 
 
-def _arrival(columns: int, place: int, workgroup: int) -> str:
-    """Return a function that waits for all of x. The reads of an invocation are under way at the same time: as a loop
-    over an array they would be made one after the other."""
-    reads = range(-(-columns // workgroup))
-    places = {n: f"{n * workgroup}u + index" for n in reads}
-    here = {n: f"if ({places[n]} < {columns}u)" for n in reads}
-    wrong = " | ".join(f"(word{n} ^ tag)" for n in reads)
+def _renamed(text: str, names: Sequence[str], suffix: str) -> str:
+    """Return a text in which each of these names has a suffix."""
+    longest_first = sorted(set(names), key=len, reverse=True)
+    return re.sub(rf"\b({'|'.join(longest_first)})\b", rf"\1_{suffix}", text)
+
+
+def _arrival(phase: Phase, workgroup: int) -> str:
+    """Return a function that waits for a chunk of x. The reads of an invocation are under way at the same time: as a
+    loop over an array they would be made one after the other."""
+    chunk = 32 * int(phase.constants["CHUNK"])
+    places = [f"{n * workgroup}u + index" for n in range(-(-chunk // workgroup))]
+    here = [f"if ({place} < min(K - first * 32u, {chunk}u))" for place in places]
+    wrong = " | ".join(f"(word{n} ^ tag)" for n in range(len(places)))
+    start = f"PLACES + {phase.x_place}u + first * 32u"
     read = "\n".join(
-        f"    {here[n]} {{ word{n} = atomicLoad(&handed[PLACES + {place}u + {places[n]}]); }}" for n in reads
+        f"    {here[n]} {{ word{n} = atomicLoad(&handed[{start} + {place}]); }}" for n, place in enumerate(places)
     )
-    store = "\n".join(f"  {here[n]} {{ arrived[({places[n]}) / 4u][index % 4u] = value_of(word{n}); }}" for n in reads)
-    return f"""fn arrive(index: u32) {{
-  {" ".join(f"var word{n} = tag;" for n in reads)}
+    store = "\n".join(
+        f"  {here[n]} {{ arrived[({place}) / 4u][index % 4u] = value_of(word{n}); }}" for n, place in enumerate(places)
+    )
+    return f"""var<workgroup> arrived: array<vec4f, {chunk // 4}>;
+fn arrive(first: u32, index: u32) {{
+  {" ".join(f"var word{n} = tag;" for n in range(len(places)))}
   loop {{
 {read}
     if ((({wrong}) & 3u) == 0u || patience == 0u) {{ break; }}

@@ -15,7 +15,9 @@ from app.models.autotune_cache import AutotuneCache
 from py_core.backends.webgpu.backend import WebGPUBackend
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 from py_core.backends.webgpu.kernel_shapes import KernelShapes, PersistentShape
+from py_core.backends.webgpu.shaders import Phase
 from py_core.backends.webgpu.shape_tuning import ShapeTuning
+from py_core.backends.webgpu.values import PassContext
 from tests.backends.backend_pairs import MODELS, NO_PAUSE, Pair, collect, open_pair, prompt
 from tests.backends.webgpu.gpu_shapes import HARDWARE, INTEGERS, SUBGROUPS
 from tests.backends.webgpu.test_autotune import Order
@@ -51,6 +53,12 @@ def dispatches(backend: WebGPUBackend) -> int:
     return len(backend.device.launches("step", 1, 100))
 
 
+def phases_of(backend: WebGPUBackend) -> list[Phase]:
+    context = PassContext("one", False, single_row=True, persistent=ALONE)
+    lowering = backend.device._lowering
+    return [kernel.phase for kernel in lowering._lower(lowering._body, context) if kernel.phase]
+
+
 async def results(store: AutotuneCache) -> list[list[int]]:
     kept = json.loads(await store.read() or "{}").values()
     return [numbers for one in kept for name, numbers in one.items() if name.startswith("persistent")]
@@ -72,6 +80,19 @@ async def test_a_step_in_fewer_dispatches_gives_the_same_tokens(
         ours, reference = await pair.prefilled(list(range(20)))
         assert await collect(backend, ours, 12) == await collect(pair.numpy, reference, 12)
     assert await results(store) == [[1, 64]]
+
+
+async def test_an_x_longer_than_workgroup_memory_arrives_in_chunks(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "adapter", replace(host.adapter, max_workgroup_storage=16384))
+    path = TinyLlama(ffn=3072, layers=1).write(tmp_path / "tiny.gguf")
+    pair, backend = await tried(path, host, AutotuneCache(tmp_path / "tuning.json"))
+    assert dispatches(backend) == 1 + 1 + 2 + 1
+    chunks = {phase.constants["K"]: phase.constants["CHUNK"] for phase in phases_of(backend)}
+    assert chunks[3072] < 3072 // 32
+    ours, reference = await pair.prefilled(prompt(5))
+    assert await collect(backend, ours, 4) == await collect(pair.numpy, reference, 4)
 
 
 async def test_kernels_that_give_wrong_logits_are_not_used(tmp_path: Path, host: WgpuHost) -> None:

@@ -1,2 +1,2 @@
-// x was handed on by earlier phases of a persistent kernel, and is brought to workgroup memory by `arrive`.
+// x is handed on by earlier phases of a persistent kernel; `arrive` brings CHUNK blocks of it to workgroup memory.
 const LIMBS_MADE = false;

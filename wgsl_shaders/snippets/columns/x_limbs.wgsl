@@ -8,7 +8,8 @@
 // number of vec4u puts neighbouring blocks into different banks.
 var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 fn stage_columns(m0: u32, first: u32, index: u32) {
-  if (first > 0u) { workgroupBarrier(); } else { arrive(index); }
+  if (first > 0u) { workgroupBarrier(); }
+  arrive(first, index);
   let count = min(CHUNK, K / 32u - first) * 2u;
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;

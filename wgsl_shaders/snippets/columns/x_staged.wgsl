@@ -11,7 +11,8 @@ var<workgroup> tile: array<Column, M_TILE * CHUNK>;
 const QUADS_PER_INVOCATION = (CHUNK * 8u + WORKGROUP - 1u) / WORKGROUP;
 
 fn stage_columns(m0: u32, first: u32, index: u32) {
-  if (first > 0u) { workgroupBarrier(); } else { arrive(index); }
+  if (first > 0u) { workgroupBarrier(); }
+  arrive(first, index);
   let quads_there = min(CHUNK * 8u, K / 4u - first * 8u);
   for (var m = 0u; m < M_TILE; m++) {
     var sum = 0.0;
