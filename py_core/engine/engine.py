@@ -199,7 +199,8 @@ class Engine:
 
     async def tune(self, priority: Priority = Priority.IDLE) -> None:
         """Measure in which shapes the kernels are the fastest on this device, as `Tunes.tune`: in some seconds, once.
-        Anybody who wants an answer meanwhile waits for half a second at most. Raises DeviceLostError."""
+        Anybody who wants an answer meanwhile waits for one measurement, or until some kernels are compiled: about a
+        second. Raises DeviceLostError."""
         for backend in [self.backend, *([self.draft.backend] if self.draft else [])]:
             if isinstance(backend, Tunes):
                 await self._scheduler.until_wanted(backend.tune, priority)

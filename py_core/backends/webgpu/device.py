@@ -123,8 +123,6 @@ class WebGPUDevice:
         self._plans = {rows: lowering.plan(rows) for rows in lowering.passes}
         if self._tuning:
             self._persistence = Persistence(host, lowering, self._buffers, self._tuning, self._settings)
-            await self._persistence.recall()
-            self._plans |= self._persistence.plans
         self._samplers = {name: lowering.sampler(name) for name in ("argmax", "sample", "penalties")}
         b = self._buffers
         guess = self.guesses.place(host, builder, b.state, b.history, b.grammars, config)
@@ -160,7 +158,7 @@ class WebGPUDevice:
             self.model.builder.usual_tiles = tuning.builder.usual_tiles
         assert self._persistence
         try:
-            await self._persistence.try_out(slot, is_wanted)
+            await self._persistence.choose(self._plans["one"], slot, is_wanted)
         finally:
             self._plans |= self._persistence.plans
             self._forget_lists()

@@ -217,7 +217,7 @@ class KernelBuilder:
         """Return a kernel whose lanes share the `rows` rows of W of an item, and its grid, for a pass without tiles;
         and how it leaves parts of another linear's A x, if `next_of` is for its output."""
         (all_constants, snippets), each, tile = self.matvec_part(
-            matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, **constants
+            matrix, part, shape, rows, pass_rows, single_row, norm, 1, lora, False, **constants
         )
         following = next_of(each * shape.rows, -(-items // each), shape.workgroup) if next_of else None
         if following:
@@ -231,13 +231,13 @@ class KernelBuilder:
     ) -> Phase:  # fmt: skip
         """Return a matvec of one row as a phase of a persistent kernel."""
         (made, snippets), each, _ = self.matvec_part(
-            matrix, part, shape, rows, "one", True, norm, 1, None, waits=True, **constants
+            matrix, part, shape, rows, "one", True, norm, 1, None, True, **constants
         )
         return Phase(shader, made, snippets, -(-items // each))
 
     def matvec_part(
         self, matrix: WeightMatrix, part: MatrixPart, shape: MatvecShape, rows: int, pass_rows: str, single_row: bool,
-        norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None = None, waits: bool = False, **constants: Constant,
+        norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None, waits: bool, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
         """Return the part of a matvec, the items of a workgroup, and the rows of x. `shares` kernels in one share the
         workgroup memory. `waits`: x may be handed on by earlier phases of a persistent kernel."""

@@ -42,23 +42,28 @@ class Persistence:
         self._handed: Binding | None = None
         self.plans: dict[str, Plan] = {}
         """The plan of passes over "one" row, if persistent kernels run them."""
-        self._name = "persistent: " + " > ".join(dict.fromkeys(kernel.name for kernel in lowering.plan("one").body))
+        self._name = ""
 
-    async def recall(self) -> None:
-        """Use persistent kernels if an earlier trial chose them."""
-        shape = await self._known()
-        if shape and shape != _NONE:
-            with suppress(Unsuited):
-                self._use(*self._lowering.persistent(shape))
+    async def choose(self, usual: Plan, slot: int, is_wanted: IsWanted) -> None:
+        """Use persistent kernels if they are faster than the `usual` plan of one row; try them unless that is known.
 
-    async def try_out(self, slot: int, is_wanted: IsWanted) -> None:
-        """Try persistent kernels unless the result is known, and use them if they are faster. The state is overwritten.
-
-        Without a clock on the GPU there is no result. Raises Wanted, DeviceLostError.
+        The state is overwritten. Without a clock on the GPU there is no result. Raises Wanted, DeviceLostError.
         """
-        if not self._settings.persistent or await self._known():
+        self._name = "persistent: " + " > ".join(dict.fromkeys(kernel.name for kernel in usual.body))
+        known = await self._known()
+        with suppress(Unsuited):
+            if known is None:
+                await self._try(usual, slot, is_wanted)
+            elif known != _NONE:
+                plan, handed = self._lowering.persistent(known)
+                await self._host.check()
+                self._use(plan, handed)
+
+    async def _try(self, usual: Plan, slot: int, is_wanted: IsWanted) -> None:
+        """Raises what `choose` does, and Unsuited."""
+        if not self._settings.persistent:
             return
-        host, state, usual = self._host, self._buffers.state, self._lowering.plan("one")
+        host, state = self._host, self._buffers.state
         right: dict[PersistentShape, tuple[Plan, Binding]] = {_NONE: (usual, self._buffers.state)}
         recorded = [self._record(usual)]
 
@@ -71,11 +76,11 @@ class Persistence:
             prepare()
             expected = await self._logits(recorded[0])
             for shape in self._settings.persistent:
+                if is_wanted():
+                    raise Wanted
                 try:
                     made = self._lowering.persistent(shape)
                     await host.check()
-                except Unsuited:
-                    return
                 except DeviceLostError:
                     raise
                 except BackendError:

@@ -212,7 +212,7 @@ class AttentionLowering:
         parts, groups, tile = [], [], 1
         for run in runs:
             part, each, tile = self._builder.matvec_part(
-                run.matrix, run.part, shape, 2, context.rows, context.single_row, run.given.norm, 2, run.lora,
+                run.matrix, run.part, shape, 2, context.rows, context.single_row, run.given.norm, 2, run.lora, False,
                 **run.constants, QUANTS_AT=(run.part.quants.offset - both.offset) // 16,
                 SCALES_AT=(run.part.scales.offset - both.offset) // 4,
             )  # fmt: skip

@@ -177,7 +177,7 @@ class LinearLowering:
         name = f"{used} experts {op.k}x{op.n} {matrix.format.name}"
         shape = self._builder.shape(name, matrix, "one")
         (constants, snippets), each, _ = self._builder.matvec_part(
-            matrix, part, shape, shape.rows, "one", False, None, 1,
+            matrix, part, shape, shape.rows, "one", False, None, 1, None, False,
             N=op.n, EXPERTS=self._weights[op.weight][0], USED=used, SHARED=slots == 1,
         )  # fmt: skip
         pipeline = self._builder.pipeline("expert_linear", dict(snippets), **constants)
