@@ -27,8 +27,8 @@ _TRIALS = 8
 """Steps that must be right."""
 _POSITION = 8
 """That of the steps of a trial."""
-_TOLERANCE = 1e-3
-"""The most that logits may differ, as a share of the largest."""
+_TOLERANCE = 1e-2
+"""The most that logits may differ, as a share of the largest: the same sums in another order differ by up to 1e-3."""
 
 
 class Persistence:
