@@ -15,10 +15,10 @@
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond what a row sees do nothing.
 #import state
 @group(0) @binding(0) var<storage, read> state: State;
-@group(0) @binding(1) var<storage, read> q: array<vec4f>;
+#import q_binding
 @group(0) @binding(2) var<storage, read> page_table: array<u32>;
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
+#import out_binding
 #import kv_pages
 #import kv_quads
 #import scores
@@ -65,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   for (var h = 0u; h < HEADS_EACH; h++) {
     for (var i = 0u; i < QUADS_PER_LANE; i++) {
       let quad = i * LANES + lane;
-      queries[h][i] = q[(m * HEADS + min(first_head + h, HEADS - 1u)) * QUADS + min(quad, QUADS - 1u)];
+      queries[h][i] = q_quad((m * HEADS + min(first_head + h, HEADS - 1u)) * QUADS + min(quad, QUADS - 1u));
       queries[h][i] *= select(0.0, SCALE, quad < QUADS);
     }
   }
@@ -151,12 +151,12 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
       }
       let head = m * HEADS + first_head + h;
       if (DIRECT) {
-        out[head * QUADS + index] = sum / weight_sum;
+        store_out(head * QUADS + index, sum / weight_sum);
         if (NEXT) { for (var i = 0u; i < 4u; i++) { next_value(4u * index + i, sum[i] / weight_sum); } }
       } else {
         let at = (head * MAX_SPLITS + group.x) * (QUADS + 1u);
-        out[at + index] = sum;
-        if (index == 0u) { out[at + QUADS] = vec4f(most, weight_sum, 0.0, 0.0); }
+        store_out(at + index, sum);
+        if (index == 0u) { store_out(at + QUADS, vec4f(most, weight_sum, 0.0, 0.0)); }
       }
     }
   }

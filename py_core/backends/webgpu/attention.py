@@ -18,7 +18,7 @@ from py_core.backends.webgpu.kernel_shapes import FEW_ROWS, KernelShapes
 from py_core.backends.webgpu.kv_pages import KVPages
 from py_core.backends.webgpu.lora import LoraNext, NextOf
 from py_core.backends.webgpu.plan import Kernel
-from py_core.backends.webgpu.shaders import Constant
+from py_core.backends.webgpu.shaders import Constant, Phase
 from py_core.models.config import ModelConfig
 from py_core.models.graph import Attention
 from py_core.paging.page_table import PAGE
@@ -109,13 +109,15 @@ class AttentionKernels:
             self._partials = Binding(host.create_buffer(size, "attention parts"), 0, size)
 
     def kernels(
-        self, op: Attention, q: Binding, out: Binding, rows: str, next_of: NextOf | None = None
+        self, op: Attention, q: Binding, out: Binding, rows: str, next_of: NextOf | None = None, phase: int = 0
     ) -> list[Kernel]:
         """Return the kernels from `q`, rotated, to attention's output, both (rows, HEADS * HEAD_DIM), over a layer's
         pages.
 
         `rows` as in `PlanLowering.plan`; "some" and "many" are rows of one sequence at consecutive positions.
-        `next_of`: how an adapter leaves parts for the linears that read the output of one row.
+        `next_of`: how an adapter leaves parts for the linears that read the output of one row. `phase`: the
+        invocations of a workgroup of a persistent kernel, of which attention of short sequences may be a phase; 0 if
+        there is none.
         """
         if not self._shapes.flash_attention:
             return [self._walk(op, q, out)]
@@ -125,25 +127,28 @@ class AttentionKernels:
         following = self._following(next_of) if next_of else None
         if 0 < op.window <= SHORT:
             # However long the sequence gets, one workgroup covers the window.
-            return [self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1, following)]
-        short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT), following)
+            return [
+                self._alone(op, q, out, self._pages.pages_per_slot * PAGE, single_row, lambda most: 1, following, phase)
+            ]
+        short = self._alone(op, q, out, SHORT, single_row, lambda most: int(most == SHORT), following, phase)
         if rows == "some":
             # Parts of this many rows would take too much memory.
             return [short, replace(self._tiles(op, q, out), splits=lambda most: int(most > SHORT))]
         long = self._split(
             "attention parts", op, q, self._partials, single_row, lambda most: 0 if most == SHORT else most // SPLIT,
-            _MOST_HEADS, 256, SPLIT=SPLIT, DIRECT=False,
+            _MOST_HEADS, 256, None, 0, SPLIT=SPLIT, DIRECT=False,
         )  # fmt: skip
         return [short, long, self._merge(op, out, following)]
 
     def _alone(
         self, op: Attention, q: Binding, out: Binding, most: int, single_row: bool, splits: Callable[[int], int],
-        following: LoraNext | None,
+        following: LoraNext | None, phase: int,
     ) -> Kernel:  # fmt: skip
         """Return the kernel with one workgroup a query head, for sequences of up to `most` tokens."""
         return self._split(
-            "attention", op, q, out, single_row, splits, 1, _WORKGROUPS[0], following, SPLIT=most, DIRECT=True
-        )
+            "attention", op, q, out, single_row, splits, 1, phase or _WORKGROUPS[0], following, phase,
+            SPLIT=most, DIRECT=True,
+        )  # fmt: skip
 
     def _walk(self, op: Attention, q: Binding, out: Binding) -> Kernel:
         heads, workgroup = self._config.num_attention_heads, 4
@@ -165,7 +170,7 @@ class AttentionKernels:
 
     def _split(
         self, name: str, op: Attention, q: Binding, out: Binding, single_row: bool, splits: Callable[[int], int],
-        most_heads: int, widest: int, following: LoraNext | None = None, **constants: Constant,
+        most_heads: int, widest: int, following: LoraNext | None, phase: int, **constants: Constant,
     ) -> Kernel:  # fmt: skip
         c = self._config
         group = c.num_attention_heads // c.num_key_value_heads
@@ -175,13 +180,18 @@ class AttentionKernels:
         if following:
             constants |= following.constants
         next_binding = 5 + len(self._pages.demoted(op.layer))
-        pipeline = self._reading(
-            "attention_split", op, {"reduce": reduce, **(following.snippets(next_binding) if following else {})},
+        snippets, constants = self._reader(
+            op, {"reduce": reduce, **(following.snippets(next_binding) if following else {})},
             HEADS_EACH=each, LANES=lanes, WORKGROUP=workgroup, SINGLE_ROW=single_row, **constants,
         )  # fmt: skip
         chunks = c.num_key_value_heads * -(-group // each)
-        bindings = self._bindings(op, q, out, following)
-        return Kernel(name, pipeline, bindings, lambda m: (1, chunks, m), self._cost(op), splits)
+        kernel = Kernel(
+            name, 0, self._bindings(op, q, out, following), lambda m: (1, chunks, m), self._cost(op), splits
+        )
+        if phase == workgroup and not self._pages.demoted(op.layer):
+            made = {"MAX_ROWS": self._shapes.max_rows, **constants}
+            return replace(kernel, phase=Phase("attention_split", made, snippets, chunks))
+        return replace(kernel, pipeline=self._pipeline("attention_split", snippets, **constants))
 
     def _following(self, next_of: NextOf) -> LoraNext | None:
         """Return the parts that both kernels of attention's output leave: one of each head."""
@@ -210,17 +220,26 @@ class AttentionKernels:
     def _over_pages(
         self, name: str, op: Attention, snippets: dict[str, str] | None = None, **constants: Constant
     ) -> int:
-        scores = {"SCALE": op.scale, "SOFTCAP": op.softcap, "WINDOW": op.window}
-        return self._pipeline(name, snippets or {}, **self._sizes, **scores, **constants)
+        return self._pipeline(name, snippets or {}, **self._constants(op, **constants))
+
+    def _constants(self, op: Attention, **constants: Constant) -> dict[str, Constant]:
+        return {**self._sizes, "SCALE": op.scale, "SOFTCAP": op.softcap, "WINDOW": op.window, **constants}
 
     def _reading(
         self, name: str, op: Attention, snippets: Mapping[str, str] | None = None, **constants: Constant
     ) -> int:
         """Compile a kernel that reads the pages themselves."""
+        readers, made = self._reader(op, snippets or {}, **constants)
+        return self._pipeline(name, readers, **made)
+
+    def _reader(
+        self, op: Attention, snippets: Mapping[str, str], **constants: Constant
+    ) -> tuple[dict[str, str], dict[str, Constant]]:
+        """Return the snippets and constants of a kernel that reads the pages themselves."""
         readers, more = self._pages.reader
         if readers:
             readers = {**readers, "halves": self._shapes.halves}
-        return self._over_pages(name, op, {**readers, **(snippets or {})}, **more, **constants)
+        return {**readers, **snippets}, self._constants(op, **more, **constants)
 
     def _cost(self, op: Attention) -> Cost:
         width = self._width

@@ -158,7 +158,7 @@ class WebGPUDevice:
             self.model.builder.usual_tiles = tuning.builder.usual_tiles
         assert self._persistence
         try:
-            await self._persistence.choose(self._plans["one"], slot, is_wanted)
+            await self._persistence.choose(self._plans["one"], slot, self.max_rows - 1, is_wanted)
         finally:
             self._plans |= self._persistence.plans
             self._forget_lists()

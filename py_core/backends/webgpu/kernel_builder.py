@@ -240,7 +240,8 @@ class KernelBuilder:
         norm: ops.RMSNorm | None, shares: int, lora: LoraPart | None, waits: bool, **constants: Constant,
     ) -> tuple[Part, int, int]:  # fmt: skip
         """Return the part of a matvec, the items of a workgroup, and the rows of x. `shares` kernels in one share the
-        workgroup memory. `waits`: x may be handed on by earlier phases of a persistent kernel."""
+        workgroup memory. `waits`: x may be handed on by earlier phases of a persistent
+        kernel, in which attention has the other half of the memory."""
         several = pass_rows != "one"
         integers = self.integers(matrix) and not (several and shape.columns == RowColumns.FLOATS)
         tile = (shape.x_rows if integers else self.shapes.batch_tile) if several else 1
@@ -253,7 +254,12 @@ class KernelBuilder:
             # Besides x: sums of squares, values that lanes exchange, and sums of lane groups.
             sums = 4 * tile + (16 if reduce == "reduce_workgroup" else 0)
             totals = 4 * tile * shape.row_tiles * rows * (shape.workgroup // shape.lanes)
-            memory = self._host.adapter.max_workgroup_storage // shares - sums * shape.workgroup - totals - 32
+            memory = (
+                self._host.adapter.max_workgroup_storage // (2 if waits else shares)
+                - sums * shape.workgroup
+                - totals
+                - 32
+            )
             if lora and pass_rows == "one":
                 memory -= 4 * shape.workgroup + _NEXT_BYTES  # for lora_next_part
             if columns == "x_limbs_rows":

@@ -25,8 +25,6 @@ _NONE = PersistentShape(0, 0)
 """The result of a trial without a faster shape."""
 _TRIALS = 8
 """Steps that must be right."""
-_POSITION = 8
-"""That of the steps of a trial."""
 _TOLERANCE = 1e-2
 """The most that logits may differ, as a share of the largest: the same sums in another order differ by up to 1e-3."""
 
@@ -44,22 +42,23 @@ class Persistence:
         """The plan of passes over "one" row, if persistent kernels run them."""
         self._name = ""
 
-    async def choose(self, usual: Plan, slot: int, is_wanted: IsWanted) -> None:
+    async def choose(self, usual: Plan, slot: int, position: int, is_wanted: IsWanted) -> None:
         """Use persistent kernels if they are faster than the `usual` plan of one row; try them unless that is known.
 
-        The state is overwritten. Without a clock on the GPU there is no result. Raises Wanted, DeviceLostError.
+        A trial runs steps at this position of the slot, which has pages. The state is overwritten. Without a clock on
+        the GPU there is no result. Raises Wanted, DeviceLostError.
         """
         self._name = "persistent: " + " > ".join(dict.fromkeys(kernel.name for kernel in usual.body))
         known = await self._known()
         with suppress(Unsuited):
             if known is None:
-                await self._try(usual, slot, is_wanted)
+                await self._try(usual, (0, position, slot), is_wanted)
             elif known != _NONE:
                 plan, handed = self._lowering.persistent(known)
                 await self._host.check()
                 self._use(plan, handed)
 
-    async def _try(self, usual: Plan, slot: int, is_wanted: IsWanted) -> None:
+    async def _try(self, usual: Plan, row: tuple[int, int, int], is_wanted: IsWanted) -> None:
         """Raises what `choose` does, and Unsuited."""
         if not self._settings.persistent:
             return
@@ -70,7 +69,7 @@ class Persistence:
         def prepare() -> None:
             if is_wanted():
                 raise Wanted
-            host.write(state.buffer, 0, state_bytes([(0, _POSITION, slot)], GREEDY))
+            host.write(state.buffer, 0, state_bytes([row], GREEDY))
 
         try:
             prepare()

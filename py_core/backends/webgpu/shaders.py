@@ -34,10 +34,13 @@ _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
 _PHASE_BINDINGS = {
     "state": "State_0", "quants": "array<vec4u>", "scales": "array<u32>", "x": "array<vec4f>", "y": "array<f32>",
-    "angles": "array<vec2f>", "page_table": "array<u32>", "q_out": "array<f32>", "kv": "array<f32>",
-    "handed": "array<atomic<u32>>",
+    "angles": "array<vec2f>", "kv_read": "array<vec4f>", "page_table": "array<u32>", "q_out": "array<f32>",
+    "kv": "array<f32>", "handed": "array<atomic<u32>>",
 }  # fmt: skip
 """The types of what a persistent kernel binds; its vectors are bound as quants."""
+
+_ARGUMENTS = {"attention_split": "vec3u(0u, at, 0u), index"}
+"""The arguments of `main` of the workgroup `at`, if they are not those of a matvec."""
 
 
 def compose(name: str, constants: Mapping[str, Constant], snippets: Mapping[str, str]) -> str:
@@ -115,7 +118,7 @@ def compose_persistent(
     shared: dict[str, tuple[str, list[str]]] = {}  # arrays in workgroup memory: their types and sizes
     texts, calls = [], []
     for number, phase in enumerate(phases):
-        snippets = {**phase.snippets, "y_binding": "y_handed"}
+        snippets = {**phase.snippets, "y_binding": "y_handed", "q_binding": "q_kept", "out_binding": "out_handed"}
         if phase.x_place is not None:
             snippets["x_binding"] = "x_handed"
         text = compose(phase.shader, phase.constants, snippets)
@@ -125,21 +128,23 @@ def compose_persistent(
         text = "\n".join(line for line in lines if not line.startswith(("@group", *_DIRECTIVES)))
         for array in ("quants", "scales"):
             text = text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ")
+        if phase.shader == "attention_split":
+            text = text.replace("kv[", "kv_read[")
         text = _VECTOR.sub(r"bitcast<vec4f>(quants[VECTORS_AT + \1])", text)
         if phase.x_place is not None:
             text = _X.sub(r"arrived[\1 - first * 8u]", text) + "\n" + _arrival(phase, workgroup)
         # Phases run one after the other, so the next one may use the same workgroup memory.
         arrays = _ARRAY.findall(text)
-        text = _renamed(_ARRAY.sub("", text), [name for name, *_ in arrays], phase.snippets["columns"])
+        text = _renamed(_ARRAY.sub("", text), [name for name, *_ in arrays], _columns_of(phase))
         names = _DEFINED.findall(text)
         texts.append(_renamed(text, names, str(number)))
         for name, kind, size in arrays:
-            key = f"{name}_{phase.snippets['columns']}"
+            key = f"{name}_{_columns_of(phase)}"
             shared.setdefault(key, (_renamed(kind, names, str(number)), []))[1].append(
                 _renamed(size, names, str(number))
             )
         calls.append(f"""  for (var at = group.x; at < {phase.groups}u; at += groups.x) {{
-    own_main_{number}(vec3u(at, 0u, 0u), groups, index);
+    own_main_{number}({_ARGUMENTS.get(phase.shader, "vec3u(at, 0u, 0u), groups, index")});
     workgroupBarrier();  // invocations that wait read so often that they would disturb those that still compute
   }}""")
     header = [*directives, *(f"const {key} = {_literal(value)};" for key, value in constants.items())]
@@ -170,6 +175,11 @@ def _renamed(text: str, names: Sequence[str], suffix: str) -> str:
     """Return a text in which each of these names has a suffix."""
     longest_first = sorted(set(names), key=len, reverse=True)
     return re.sub(rf"\b({'|'.join(longest_first)})\b", rf"\1_{suffix}", text)
+
+
+def _columns_of(phase: Phase) -> str:
+    """Return the snippet that decides the types of arrays in workgroup memory."""
+    return phase.snippets.get("columns", phase.shader)
 
 
 def _arrival(phase: Phase, workgroup: int) -> str:

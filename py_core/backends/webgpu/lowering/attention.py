@@ -106,7 +106,8 @@ class AttentionLowering:
         """Return the kernels from queries, with heads as pages have them, to attention's output."""
         count, out, heads = op.num_attention_heads, self._values.of(op.out), self._heads_of(op)
         if not heads.is_padded:
-            return heads.over_pages.kernels(op, q, out, context.rows, next_of)
+            phase = context.persistent.workgroup if context.persistent else 0
+            return heads.over_pages.kernels(op, q, out, context.rows, next_of, phase)
         wide = self._values.scratch("wide heads", count * heads.room)
         return [
             *heads.over_pages.kernels(op, q, wide, context.rows),

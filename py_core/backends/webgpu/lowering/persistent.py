@@ -2,33 +2,35 @@
 
 On most machines the dispatches of a decode step take longer than their work. The workgroups of a persistent kernel
 stay: each does its share of a phase, and waits for the values of the others before the next one (persistent.wgsl).
-Attention remains a kernel of its own, since one dispatch cannot bind the pages of all layers. So a block is two
-dispatches: its attention; then the linears behind it and those before the next block's attention.
+A dispatch cannot bind the pages of all layers, and the newest keys and values are stored there. So a block is one
+dispatch: its attention, the linears behind it, and those before the next block's attention. Attention of long
+sequences, over several workgroups a head, remains apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 
+from py_core.backends.webgpu.attention import SHORT
 from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_shapes import PersistentShape
 from py_core.backends.webgpu.plan import Kernel
-from py_core.backends.webgpu.shaders import Constant, Phase, binding_access, compose_persistent
+from py_core.backends.webgpu.shaders import Phase, binding_access, compose_persistent
 
 _SPINS = 400_000
 """Reads in vain of an invocation until it gives up: some tenths of a second."""
 _BOUND = {
     "matvec": ("state", "quants", "scales", "x", "vectors", "y"),
+    "attention_split": ("state", "q_out", "page_table", "kv_read", "y"),
     "qkv": ("state", "quants", "scales", "x", "vectors", "angles", "page_table", "q_out", "kv"),
 }
 """The bindings of the kernels that can be phases, by their names in the shaders."""
 _ACCESS = {
-    "state": "r", "quants": "r", "scales": "r", "x": "r", "y": "w", "angles": "r", "page_table": "r", "q_out": "w",
-    "kv": "w", "handed": "w",
+    "state": "r", "quants": "r", "scales": "r", "x": "r", "y": "w", "angles": "r", "kv_read": "r", "page_table": "r",
+    "q_out": "w", "kv": "w", "handed": "w",
 }  # fmt: skip
 """The bindings of a persistent kernel in order, and their access."""
 _ADD, _GATE = 1, 2
@@ -91,20 +93,20 @@ class _Run:
 def persistent(host: Host, kernels: Sequence[Kernel], shape: PersistentShape) -> tuple[list[Kernel], Binding]:
     """Return the kernels, those with phases joined, and the buffer whose first word is not 0 once a workgroup has given
     up. Raises Unsuited."""
-    runs: list[_Run | Kernel] = []
-    for is_run, group in groupby(kernels, lambda kernel: kernel.phase is not None):
-        members = list(group)
-        runs += [_run(members)] if is_run else members
+    runs: list[tuple[bool, _Run | Kernel]] = []
+    for is_short in (True, False):
+        there = [kernel for kernel in kernels if kernel.splits(SHORT if is_short else 2 * SHORT)]
+        runs += [(is_short, _run(group) if group[0].phase else group[0]) for group in _grouped(there)]
     # Each pipeline has places of its own, all of which each of its dispatches writes.
     starts: dict[object, int] = {}
     turns, end = -(-shape.groups // _LINE) * _LINE, _LINE
-    for run in runs:
+    for _, run in runs:
         if isinstance(run, _Run) and run.key not in starts:
             starts[run.key] = end
             end += turns + run.words
     handed = Binding(host.create_buffer(4 * end, "handed between phases"), 0, 4 * end)
     pipelines: dict[object, int] = {}
-    for run in runs:
+    for _, run in runs:
         if isinstance(run, _Run) and run.key not in pipelines:
             start = starts[run.key]
             wgsl = compose_persistent(
@@ -112,8 +114,29 @@ def persistent(host: Host, kernels: Sequence[Kernel], shape: PersistentShape) ->
                 SPINS=_SPINS, TURNS=start, PLACES=start + turns,
             )  # fmt: skip
             pipelines[run.key] = host.pipeline(wgsl, binding_access(wgsl), "persistent")
-    made = [run if isinstance(run, Kernel) else run.kernel(pipelines[run.key], handed, shape.groups) for run in runs]
+    made = []
+    for is_short, run in runs:
+        kernel = run if isinstance(run, Kernel) else run.kernel(pipelines[run.key], handed, shape.groups)
+        made.append(replace(kernel, splits=partial(_splits, kernel.splits, is_short)))
     return made, handed
+
+
+def _grouped(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
+    """Return each kernel without a phase alone, and neighbouring phases together. Attention begins anew: what it reads
+    of the pages was stored by another dispatch."""
+    groups: list[list[Kernel]] = []
+    for kernel in kernels:
+        joins = groups and groups[-1][0].phase and kernel.phase and kernel.phase.shader != "attention_split"
+        if joins:
+            groups[-1].append(kernel)
+        else:
+            groups.append([kernel])
+    return groups
+
+
+def _splits(splits: Callable[[int], int], is_short: bool, length_class: int) -> int:
+    """Return the splits of a kernel that only short sequences have, or only longer ones."""
+    return splits(length_class) if is_short == (length_class == SHORT) else 0
 
 
 def _run(kernels: Sequence[Kernel]) -> _Run:
@@ -124,22 +147,26 @@ def _run(kernels: Sequence[Kernel]) -> _Run:
     phases, used, words = [], [], 0
     for at, (kernel, one, epilogue) in enumerate(zip(kernels, bound, epilogues, strict=True)):
         assert kernel.phase
-        roles = one.keys() & {"state", "angles", "page_table", "q_out", "kv"}
-        x_place = latest.get(one["x"])
-        if x_place is None:
-            roles.add("x")
-        constants: dict[str, Constant] = {
-            **kernel.phase.constants,
-            "QUANTS_AT": (one["quants"].offset - weights.offset) // 16,
-            "SCALES_AT": (one["scales"].offset - weights.offset) // 4,
-            "VECTORS_AT": (one["vectors"].offset - weights.offset) // 16 if _has_vectors(kernel) else 0,
-        }
+        roles = one.keys() & {"state", "angles", "kv_read", "page_table", "q_out", "kv"}
+        x_place, constants = None, dict(kernel.phase.constants)
+        if "x" in one:
+            x_place = latest.get(one["x"])
+            if x_place is None:
+                roles.add("x")
+            constants |= {
+                "QUANTS_AT": (one["quants"].offset - weights.offset) // 16,
+                "SCALES_AT": (one["scales"].offset - weights.offset) // 4,
+                "VECTORS_AT": (one["vectors"].offset - weights.offset) // 16 if _has_vectors(kernel) else 0,
+            }
         if y := one.get("y"):
             later = list(zip(bound[at + 1 :], epilogues[at + 1 :], strict=True))
-            is_handed = any(y == other["x"] or (y == other.get("y") and then == _ADD) for other, then in later)
+            is_handed = any(y == other.get("x") or (y == other.get("y") and then == _ADD) for other, then in later)
             is_replaced = any(y == other.get("y") for other, _ in later)
-            # A gate's output is read by the next linear only, a sum by later kernels, too.
-            is_kept = not is_handed if epilogue == _GATE else not is_replaced
+            # The output of attention or of a gate is read by the next linear only, a sum by later kernels, too.
+            is_attention = "kv_read" in one
+            is_kept = not is_handed if is_attention or epilogue == _GATE else not is_replaced
+            if is_attention and is_kept:
+                raise Unsuited("no linear is behind attention")
             is_taken = epilogue == _ADD and y in latest
             constants |= {
                 "Y_TAKEN": is_taken, "Y_FROM": latest.get(y, 0),
@@ -167,7 +194,8 @@ def _weights(kernels: Sequence[Kernel]) -> Binding:
     places = []
     for kernel in kernels:
         one = _bindings_of(kernel)
-        places += [one["quants"], one["scales"], *([one["vectors"]] if _has_vectors(kernel) else [])]
+        if "quants" in one:
+            places += [one["quants"], one["scales"], *([one["vectors"]] if _has_vectors(kernel) else [])]
     found = covering(places)
     if not found:
         raise Unsuited("their weights are in several buffers")
