@@ -122,8 +122,8 @@ def persistent(host: Host, kernels: Sequence[Kernel], shape: PersistentShape) ->
 
 
 def _grouped(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """Return each kernel without a phase alone, and neighbouring phases together. Attention begins another group: what it reads
-    of the pages was stored by another dispatch."""
+    """Return each kernel without a phase alone, and neighbouring phases together. Attention begins another group: what
+    it reads of the pages was stored by another dispatch."""
     groups: list[list[Kernel]] = []
     for kernel in kernels:
         joins = groups and groups[-1][0].phase and kernel.phase and kernel.phase.shader != "attention_split"
