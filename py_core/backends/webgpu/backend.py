@@ -108,7 +108,7 @@ class WebGPUBackend(PipelinedBackend):
         try:
             await self.recovery.restore()
             pages.logits_of = None
-            await pages.reserve(sequence.slot, 0, self.max_rows)
+            await pages.reserve(sequence.slot, 0, device.tuned_tokens)
             await device.tune(sequence.slot, is_wanted)
             return True
         except Wanted:

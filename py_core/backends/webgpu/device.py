@@ -146,6 +146,11 @@ class WebGPUDevice:
             host.write(place.buffer, place.offset, (values * np.float32(factor)).tobytes())
         await host.check()
 
+    @property
+    def tuned_tokens(self) -> int:
+        """The tokens for which the slot of `tune` has pages: those of the longest pass, and half of SHORT."""
+        return min(max(self.max_rows, SHORT // 2), self.config.context_length)
+
     async def tune(self, slot: int, is_wanted: IsWanted) -> None:
         """Measure the kernels whose fastest shapes are not known, and run these then. See `ShapeTuning.tune`."""
         if not (tuning := self._tuning):
@@ -158,7 +163,7 @@ class WebGPUDevice:
             self.model.builder.usual_tiles = tuning.builder.usual_tiles
         assert self._persistence
         try:
-            await self._persistence.choose(self._plans["one"], slot, self.max_rows - 1, is_wanted)
+            await self._persistence.choose(self._plans["one"], slot, self.tuned_tokens - 1, is_wanted)
         finally:
             self._plans |= self._persistence.plans
             self._forget_lists()
