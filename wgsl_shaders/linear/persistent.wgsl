@@ -5,7 +5,8 @@
 // order between addresses, and no progress of a workgroup while another waits. So an invocation reads in vain SPINS times
 // at most. Then it goes on with what is there, and says so in handed[0]; later dispatches do not wait at all.
 // handed: whether an invocation has given up; for each workgroup the number of its last dispatch modulo 4, from TURNS on;
-// from PLACES on the values that the phases hand on. All of these are written by each dispatch, or an old value could pass for a new one.
+// from PLACES on the values that the phases hand on. Each dispatch writes all of these: otherwise an old value could pass
+// for a new one.
 var<private> tag: u32;
 var<private> patience: u32;  // reads in vain that are left
 
