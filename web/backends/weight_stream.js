@@ -5,7 +5,7 @@ import { message } from '../common/message.js';
 import { releaseMemory } from '../common/buffer_release.js';
 import { truncated } from '../downloads/model_download.js';
 
-const AHEAD = 32 << 20;  // bytes fetched before they are asked for
+export const AHEAD = 32 << 20;
 
 export class WeightStream {
   size;              // bytes of the file, null if unknown
@@ -26,13 +26,13 @@ export class WeightStream {
 
   /**
    * @param {import('../storage/model_source.js').ModelSource} source
-   * @param {{signal?: AbortSignal, onProgress?: (received: number, total: number|null) => void}} [options] `onProgress`
-   *   is called as bytes come in
+   * @param {{signal?: AbortSignal, onProgress?: (received: number, total: number|null) => void, ahead?: number}} [options]
+   *   `onProgress` is called as bytes come in; ahead: see `fetchAhead`
    */
-  static async open(source, { signal, onProgress = () => {} } = {}) {
+  static async open(source, { signal, onProgress = () => {}, ahead = AHEAD } = {}) {
     const abort = new AbortController();
     signal?.addEventListener('abort', () => abort.abort());
-    return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress });
+    return new WeightStream(source, await source.open(abort.signal, onProgress), abort, { signal, onProgress, ahead });
   }
 
   constructor(source, { size, likely, version, chunks, parts, head, giveBack = releaseMemory }, abort, options) {
@@ -59,6 +59,12 @@ export class WeightStream {
     if (stream.#version === this.#version) return stream;
     stream.#abort.abort();
     throw userError('Error', message('download.changed', 'The model file on the server has changed since it was loaded. Load again to use the new one.'));
+  }
+
+  /** Fetch bytes before they are asked for, this many at most. */
+  fetchAhead(nbytes) {
+    this.#options = { ...this.#options, ahead: nbytes };
+    this.#changed();
   }
 
   /** No more bytes are wanted. */
@@ -95,7 +101,7 @@ export class WeightStream {
     return data;
   }
 
-  /** Fetch bytes, at most AHEAD in front of the reader. */
+  /** Fetch bytes, at most as many in front of the reader as `fetchAhead` says. */
   async #pump(chunks) {
     for await (const chunk of chunks) {
       this.#chunks.push(chunk);
@@ -104,7 +110,7 @@ export class WeightStream {
       this.#options.onProgress(this.#received, total);
       if (this.#wanted === Infinity) this.#drop(this.#received);
       this.#changed();
-      while (this.#received >= Math.max(this.#wanted, this.#position + AHEAD)) {
+      while (this.#received >= Math.max(this.#wanted, this.#position + this.#options.ahead)) {
         this.#abort.signal.throwIfAborted();
         await this.#change();
       }

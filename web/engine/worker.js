@@ -18,6 +18,7 @@ import { loadHnswKernel } from '../routing/hnsw_kernel.js';
 import { deriveCipher } from '../memory/encryption.js';
 import { memoryStore } from '../memory/indexeddb.js';
 import { oneLearner } from '../learning/one_learner.js';
+import { findWeights, keepWeights } from '../storage/kept_weights.js';
 import { ModelSource } from '../storage/model_source.js';
 import { bootPython } from './python_runtime.js';
 import { TemplateCage } from '../tokenizers/template_cage.js';
@@ -25,10 +26,11 @@ import { openGrammarKernel } from './grammar_kernel.js';
 import { tuningStore } from '../storage/tuning_store.js';
 import '../common/error_transfer.js';
 import { userError } from '../common/user_error.js';
-import { WeightStream } from '../backends/weight_stream.js';
+import { AHEAD, WeightStream } from '../backends/weight_stream.js';
 
 const PROGRESS_EVERY_MS = 50;
 const MOST_ADAPTER_BYTES = 2 ** 29;
+const KEEPING_MS = 5000; // after the start, in which the first question is answered
 
 // The memory's info before Python has started.
 const OPENING = {
@@ -187,10 +189,12 @@ async function load({ model, backend, workers, precision, patience, context, mem
   const downloads = new AbortController();
   const source = new ModelSource(model);
   const templates = new TemplateCage();
+  let filling = Promise.resolve(false);
   try {
     phase('worker asked');
     const { count, hasMultilingual } = await counting;
     const isMultilingual = multilingual && hasMultilingual;
+    const keptWeights = findWeights(model);
     const router = routing ? openRouter(count('routing', isMultilingual ? 'routing_multilingual' : 'routing'), isMultilingual) : undefined;
     router?.then(() => tellProgress({ stage: 'routing', complete: true }), () => {});
     const [pyodide, stream, choice] = await Promise.all([
@@ -201,10 +205,19 @@ async function load({ model, backend, workers, precision, patience, context, mem
         tellProgress({ stage: 'python', complete: true });
         return booted;
       }),
-      openWeights(source, downloads.signal, tellProgress).then((opened) => { phase('model opened'); return opened; }),
-      chooseBackend({ backend, workers, patience }).then((chosen) => { phase('device'); return chosen; }),
+      openWeights(source, downloads.signal, tellProgress).then((opened) => {
+        phase('model opened');
+        keptWeights.then((kept) => kept || opened.fetchAhead(AHEAD));
+        return opened;
+      }),
+      chooseBackend({ backend, workers, patience }).then(async (chosen) => {
+        phase('device');
+        filling = fillWeights(chosen.pool, await keptWeights);
+        return chosen;
+      }),
     ]);
     ({ executor, pool } = choice);
+    filling.then((isFilled) => isFilled || stream.fetchAhead(AHEAD));
     python = pyodide;
     if (executor) executor.onReopen = () => tellProgress({ stage: 'device', done: 0, total: null });
     const info = valueOf(await running.start.callKwargs({ // undefined is Python's None, null is not
@@ -214,7 +227,10 @@ async function load({ model, backend, workers, precision, patience, context, mem
       max_tokens: maxTokens ?? undefined, tiers, stem: stemOf(model), open_grammar_kernel: openGrammarKernel,
     }));
     phase('model loaded');
-    stream.drain();
+    const kernels = choice.pool;
+    if (kernels?.uploaded) setTimeout(() => keepWeights(model, kernels).catch(() => {}), KEEPING_MS);
+    if (await filling && !kernels?.uploaded) stream.close();
+    else stream.drain();
     progress.clear();
     isLoaded = true;
     const runs = { sha256: model.sha256 ?? null, title: model.title ?? null };
@@ -279,11 +295,21 @@ function fetchReader(name) {
   return fetchFile(new URL(`../readers/${name}`, import.meta.url), message('part.reader', 'The reader of facts'));
 }
 
+/** Bring kept weights to the memory of the CPU's kernels. @returns {Promise<boolean>} true if they are there */
+async function fillWeights(pool, kept) {
+  const isFilled = Boolean(pool && kept && await pool.fill(kept));
+  if (!isFilled) return false;
+  phase('weights filled');
+  tellProgress({ stage: 'model', complete: true });
+  return true;
+}
+
 async function openWeights(source, signal, onProgress) {
   try {
     const report = throttled(onProgress, 'model');
     return await WeightStream.open(source, {
       signal,
+      ahead: 0, // with kept weights, only the file's beginning is read
       onProgress: (done, total) => {
         report(done, total);
         if (done === total) onProgress({ stage: 'model', complete: true });

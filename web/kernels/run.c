@@ -95,4 +95,4 @@ i32 EXPORT(run)(u32 program_address, u32 worker, u32 workers) {
   return result;
 }
 
-u32 EXPORT(abi)(void) { return 25; }
+u32 EXPORT(abi)(void) { return 26; }

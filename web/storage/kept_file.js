@@ -1,4 +1,5 @@
-const HAS_MODES = 'mode' in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
+/** True if several may read a file at the same time. */
+export const HAS_MODES = 'mode' in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
 
 /**
  * A completely kept model, read piece by piece. If the browser can, a handle reads into reused memory: that costs a fraction of

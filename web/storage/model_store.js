@@ -3,7 +3,7 @@
  * still being downloaded is called NAME.gguf.part, and only its downloader, a worker that holds its lock, may touch it.
  *
  * A model that the user brought (model_worker.js) has its facts in a model.json beside it. NAME.gguf.sums are cheap checksums
- * (quick_sums.js).
+ * (quick_sums.js), NAME.gguf.weights what the CPU's kernels have of it (kept_weights.js).
  *
  * `storedModels`, `broughtModels`, `readFacts` and `removeModel` are for the page; the rest is for the workers.
  */
@@ -11,9 +11,11 @@ import { webLocks } from '../common/browser_parts.js';
 import { KeptFile } from './kept_file.js';
 
 const FOLDER = 'models';
-const PART = '.part';
+export const PART = '.part';
 const FACTS = 'model.json';
 const SUMS = '.sums';
+/** The ending of a file of kept_weights.js beside a model. */
+export const WEIGHTS = '.weights';
 const FINISHING_MS = 500;
 const BUSY = 'NoModificationAllowedError'; // for a file that is open elsewhere
 /** Stands for the sha256 of a model that is being copied, whose checksum is not known yet. */
@@ -27,19 +29,23 @@ export const IMPORT = 'import';
  */
 
 /**
- * @returns {Promise<{sha256: string, name: string, bytes: number, complete: boolean}[]>} the kept models, incomplete ones
- *   included
+ * @returns {Promise<{sha256: string, name: string, bytes: number, weights: number, complete: boolean}[]>} the kept models,
+ *   incomplete ones included; `weights`: the bytes that are kept beside a model
  */
 export async function storedModels() {
   const models = [];
   const folder = await openFolder().catch(() => null);
   for await (const [sha256, entry] of folder?.entries() ?? []) {
     if (entry.kind !== 'directory' || sha256 === IMPORT) continue;
+    let weights = 0;
+    const found = [];
     for await (const [name, handle] of entry.entries()) {
       if (handle.kind !== 'file' || name === FACTS || name.endsWith(SUMS)) continue;
       const { size } = await handle.getFile();
-      models.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
+      if ([WEIGHTS, WEIGHTS + PART].some((end) => name.endsWith(end))) weights += size;
+      else found.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
     }
+    models.push(...found.map((model) => ({ ...model, weights })));
   }
   return models;
 }
@@ -86,7 +92,7 @@ export async function broughtModels() {
 /** @returns {Promise<Facts|null>} null for the model of the site, and if something else changed the file */
 export async function readFacts(sha256) {
   try {
-    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const folder = await modelFolder(sha256);
     const facts = JSON.parse(await (await (await folder.getFileHandle(FACTS)).getFile()).text());
     return facts.sha256 === sha256 && facts.title && facts.name ? facts : null;
   } catch {
@@ -104,7 +110,7 @@ export async function writeFacts(facts) {
 /** @returns {Promise<BigUint64Array|null>} null if there are none. They may be wrong. */
 export async function readSums({ sha256, name }) {
   try {
-    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const folder = await modelFolder(sha256);
     return new BigUint64Array(await (await (await folder.getFileHandle(name + SUMS)).getFile()).arrayBuffer());
   } catch {
     return null;
@@ -113,7 +119,7 @@ export async function readSums({ sha256, name }) {
 
 /** In a worker only. @param {{sha256: string, name: string}} model @param {BigUint64Array<ArrayBuffer>} sums */
 export async function writeSums({ sha256, name }, sums) {
-  const folder = await (await openFolder()).getDirectoryHandle(sha256);
+  const folder = await modelFolder(sha256);
   await writeFile(await folder.getFileHandle(name + SUMS, { create: true }), sums);
 }
 
@@ -147,7 +153,7 @@ export async function openModel(model) {
 
 async function findHandle({ sha256, name, bytes }) {
   try {
-    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const folder = await modelFolder(sha256);
     const handle = await folder.getFileHandle(name);
     return (await handle.getFile()).size === bytes ? handle : null;
   } catch {
@@ -158,7 +164,7 @@ async function findHandle({ sha256, name, bytes }) {
 /** @returns {Promise<number>} bytes already downloaded of a model */
 export async function partSize({ sha256, name }) {
   try {
-    const folder = await (await openFolder()).getDirectoryHandle(sha256);
+    const folder = await modelFolder(sha256);
     return (await (await folder.getFileHandle(name + PART)).getFile()).size;
   } catch {
     return 0; // it was completed a moment ago
@@ -243,13 +249,18 @@ export class PartialModel {
   }
 }
 
+/** The folder of a model. Throws if there is none. */
+export async function modelFolder(sha256) {
+  return (await openFolder()).getDirectoryHandle(sha256);
+}
+
 async function openFolder() {
   const root = await navigator.storage.getDirectory();
   return root.getDirectoryHandle(FOLDER, { create: true });
 }
 
 /** The lock of a worker that was ended may be free a moment before its file is. */
-function openAlone(file) {
+export function openAlone(file) {
   return patiently(() => file.createSyncAccessHandle());
 }
 

@@ -25,7 +25,7 @@ from py_core.backends.sampling_state import (
     sampled_in,
 )
 from py_core.backends.wasm.head_programs import HeadPrograms
-from py_core.backends.wasm.host import KernelHost
+from py_core.backends.wasm.host import KernelHost, Placed
 from py_core.backends.wasm.layout import ABI, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
@@ -82,10 +82,11 @@ class WasmDevice:
 
     async def load(self, source: WeightSource, progress: Progress | None) -> None:
         await self.host.reserve(self.pages.end)
+        weights, factors = self.lowering.weights, self.graph.factors
+        is_new = await self.host.upload(source, weights.jobs, Placed(weights.regions, repr(factors)), progress)
         for address, data in self.lowering.arena.writes:
             self.host.write(address, data)
-        await self.host.upload(source, self.lowering.weights.jobs, progress)
-        for name, factor in self.graph.factors.items():
+        for name, factor in factors.items() if is_new else ():
             address, nbytes = self.lowering.weights.vector(name), 4 * self.graph.weights[name][0]
             values = np.frombuffer(await self.host.read(address, nbytes), np.float32)
             self.host.write(address, (values * np.float32(factor)).tobytes())

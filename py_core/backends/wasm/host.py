@@ -1,7 +1,7 @@
 """The host of the WASM backend: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
 
 All calls reach the first kernel worker in the order they were made. So on every worker, a write is seen by the runs
-after it and not by those before, and an upload comes after the writes before it. Addresses are byte offsets into the
+after it and not by those before. Addresses are byte offsets into the
 kernels' memory; the backend gives out its parts.
 """
 
@@ -37,6 +37,16 @@ class RepackJob:
     columns: int
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Where jobs bring the weights of a model."""
+
+    regions: Sequence[tuple[int, int]]
+    """The address and the bytes of each part, a multiple of 64."""
+    changes: str
+    """Tells how the weights are changed behind the upload."""
+
+
 class KernelHost(Protocol):
     """Runs web/kernels on one or several threads over one memory."""
 
@@ -60,8 +70,11 @@ class KernelHost(Protocol):
 
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None: ...
 
-    async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
-        """Bring weights from a file, in its order, through the repack kernel into the memory."""
+    async def upload(
+        self, source: WeightSource, jobs: Sequence[RepackJob], placed: Placed, progress: Progress | None
+    ) -> bool:
+        """Bring weights from a file, in its order, through the repack kernel into the memory, whose other contents are
+        not read. Returns False if they are there already, and changed as `placed` says: an earlier load kept them."""
         ...
 
     def run(self, program: int, steps: int) -> Awaitable[list[int]]:

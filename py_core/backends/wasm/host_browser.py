@@ -12,7 +12,7 @@ from pyodide.ffi import JsException, to_js
 from py_core.backend_errors import BackendError, WorkersRestartedError
 from py_core.backends.browser_source import BrowserSource
 from py_core.backends.protocols import Progress
-from py_core.backends.wasm.host import RepackJob
+from py_core.backends.wasm.host import Placed, RepackJob
 from py_core.backends.wasm.layout import ABI
 from py_core.formats.gguf import GGUFError
 from py_core.formats.source import WeightSource
@@ -58,7 +58,9 @@ class BrowserKernelHost:
     def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
         self._pool.write(address, to_js(memoryview(data).cast("B")))
 
-    async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
+    async def upload(
+        self, source: WeightSource, jobs: Sequence[RepackJob], placed: Placed, progress: Progress | None
+    ) -> bool:
         """Upload from the network into the kernels' memory, past Python. The stream itself reports progress.
 
         Two pieces are staged at a time, behind the reserved memory: memory reserved later lies over them.
@@ -66,10 +68,13 @@ class BrowserKernelHost:
         if not isinstance(source, BrowserSource):
             raise TypeError("in the page, weights come from a BrowserSource")
         if not jobs:
-            return
+            return True
         words = array("d")
         for job in sorted(jobs, key=lambda job: job.file_offset):
             words.extend((job.file_offset, job.nbytes, job.format, job.target, job.first_row, job.rows, job.columns))
+        regions = array("d", [number for region in placed.regions for number in region])
+        if await self._pool.holds(to_js(memoryview(words)), to_js(memoryview(regions)), placed.changes):
+            return False
         staging = _aligned(self._reserved)
         room = 2 * _aligned(max(job.nbytes for job in jobs))
         try:
@@ -82,6 +87,7 @@ class BrowserKernelHost:
             if error.name in _POOL_ERRORS:
                 raise BackendError("model.load-again", "{why} Load the model again.", why=js_words(error)) from error
             raise GGUFError(js_words(error)) from error
+        return True
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         # Not a task: Pyodide reports a task that fails before it is awaited.

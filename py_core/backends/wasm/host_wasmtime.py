@@ -16,7 +16,7 @@ from wasmtime import _ffi as ffi
 
 from py_core.backend_errors import BackendError
 from py_core.backends.protocols import Progress
-from py_core.backends.wasm.host import MAX_WORKERS, RepackJob
+from py_core.backends.wasm.host import MAX_WORKERS, Placed, RepackJob
 from py_core.backends.wasm.layout import ABI
 from py_core.formats.source import WeightSource
 
@@ -121,7 +121,9 @@ class WasmtimeHost:
         given = bytes(data)
         ctypes.memmove(self._place(address, len(given)), given, len(given))
 
-    async def upload(self, source: WeightSource, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
+    async def upload(
+        self, source: WeightSource, jobs: Sequence[RepackJob], placed: Placed, progress: Progress | None
+    ) -> bool:
         total, done = sum(job.nbytes for job in jobs), 0
         for job in sorted(jobs, key=lambda job: job.file_offset):
             if job.nbytes > _STAGING:
@@ -133,6 +135,7 @@ class WasmtimeHost:
             done += job.nbytes
             if progress:
                 progress(done, total)
+        return True
 
     def run(self, program: int, steps: int) -> asyncio.Future[list[int]]:
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()

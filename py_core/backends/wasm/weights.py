@@ -54,9 +54,9 @@ class PackedWeights:
 
     def __init__(self, tensors: Mapping[str, TensorInfo], arena: Arena) -> None:
         self.jobs: list[RepackJob] = []
+        self.regions: list[tuple[int, int]] = []
+        """The address and the bytes of what the jobs bring."""
         self._tensors, self._arena = tensors, arena
-        self.nbytes = 0
-        """The bytes that the weights take in the kernels' memory."""
         self._matrices: dict[tuple[TensorRows, ...], PackedMatrix] = {}
         self._vectors: dict[tuple[TensorRows | int, ...], int] = {}
         self._ones: dict[int, int] = {}
@@ -90,8 +90,7 @@ class PackedWeights:
             info = self._tensors[parts[0].name]
             columns, rows = info.shape[-1], sum(part.count for part in parts)
             nbytes = matrix_bytes(info.format, rows, columns)
-            data = self._arena.take(nbytes)
-            self.nbytes += nbytes
+            data = self._take(nbytes)
             first = 0
             for part in parts:
                 self._repack(part, data, first)
@@ -160,8 +159,7 @@ class PackedWeights:
         if key not in self._vectors:
             size = sum(part if isinstance(part, int) else part.count for part in parts)
             # Kernels read whole vectors of the rows that fill up the last band.
-            data = self._arena.put(bytes(size * 4 + 64))
-            self.nbytes += size * 4 + 64
+            data = self._take(size * 4 + 64)
             first = 0
             for part in parts:
                 if isinstance(part, int):
@@ -174,6 +172,17 @@ class PackedWeights:
                 first += part.count
             self._vectors[key] = data
         return self._vectors[key]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the weights take in the kernels' memory."""
+        return sum(nbytes for _, nbytes in self.regions)
+
+    def _take(self, nbytes: int) -> int:
+        """Return the address of a region of zeros."""
+        address = self._arena.take(nbytes)
+        self.regions.append((address, self._arena.end - address))
+        return address
 
     def _check_float(self, name: str) -> None:
         form = self._tensors[name].format

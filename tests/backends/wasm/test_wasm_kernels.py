@@ -229,3 +229,17 @@ def test_penalties_of_each_row_equal_the_reference(host, size, seed, rows) -> No
     for row, (text, (_, rules)) in enumerate(zip(texts, rows, strict=True)):
         recent = text[-rules.penalty_window :].tolist() if rules.penalty_window else []
         np.testing.assert_allclose(found[row], apply_penalties(logits[row], recent, rules), rtol=1e-5, atol=1e-6)
+
+
+def test_a_checksum_notices_each_changed_byte_and_zeros(host) -> None:
+    data = np.random.default_rng(8).integers(0, 256, 160, np.uint8)
+    address = put(host, Arena(), data)
+
+    def checksum(changed: np.ndarray) -> int:
+        host.write(address, changed.tobytes())
+        return host._first.call("checksum", address, changed.size)
+
+    changes = [data ^ np.where(np.arange(data.size) == at, 1 << at % 8, 0).astype(np.uint8) for at in range(data.size)]
+    found = [checksum(one) for one in (data, *changes, data[:-32], np.zeros(160, np.uint8), np.zeros(128, np.uint8))]
+    assert len(set(found)) == len(found)
+    assert checksum(data) == found[0]

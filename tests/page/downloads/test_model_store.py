@@ -171,7 +171,7 @@ async def tab(context: BrowserContext, server: PlainServer) -> ModelTab:
 @pytest.fixture
 def whole(small: SmallSite) -> dict[str, Any]:
     """The store's entry of the complete model."""
-    return {"sha256": small.sha256, "name": "tiny.gguf", "bytes": len(small.model), "complete": True}
+    return {"sha256": small.sha256, "name": "tiny.gguf", "bytes": len(small.model), "weights": 0, "complete": True}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@
  */
 import { message } from '../../common/message.js';
 import { fetchFile } from '../../common/file_fetch.js';
+import { hexOf } from '../../downloads/model_download.js';
 import { userError } from '../../common/user_error.js';
 
 // (func (result v128) (i8x16.swizzle ...)) and the same with i8x16.relaxed_swizzle: valid if the browser has the feature.
@@ -22,8 +23,8 @@ const SUM_OF_PAIRS = 2 * 32767;
 /**
  * @param {string} folder URL of the folder with the .wasm files, ending in /
  * @param {boolean} shared whether the memory will be shared between workers
- * @returns {Promise<{module: WebAssembly.Module, build: string, minimum: number, maximum: number}>} build: pairs, dot or simd;
- *   with the limits of its memory, in pages
+ * @returns {Promise<{module: WebAssembly.Module, build: string, version: string, minimum: number, maximum: number}>} build: pairs,
+ *   dot or simd; version: the sha256 of a file for shared memory, else ""; with the limits of its memory, in pages
  */
 export async function loadKernels(folder, shared) {
   if (!validates(SIMD)) {
@@ -33,7 +34,8 @@ export async function loadKernels(folder, shared) {
   const bytes = await fetchFile(`${folder}kernels-${build}.wasm`, message('part.kernels', 'The CPU\'s kernels'));
   const memory = findMemoryImport(bytes);
   if (!shared) bytes[memory.flagsAt] &= ~0x02;
-  return { module: await WebAssembly.compile(bytes), build, minimum: memory.minimum, maximum: memory.maximum };
+  const [module, version] = await Promise.all([WebAssembly.compile(bytes), shared ? hexOf(bytes) : '']);
+  return { module, build, version, minimum: memory.minimum, maximum: memory.maximum };
 }
 
 /** True if this CPU adds two products in an instruction, not four. */

@@ -7,6 +7,7 @@
  */
 import { message } from '../../common/message.js';
 import { loadKernels } from './kernel_module.js';
+import { hexOf } from '../../downloads/model_download.js';
 import { ownScript } from '../../common/own_script.js';
 import { userError } from '../../common/user_error.js';
 
@@ -17,6 +18,7 @@ const MAX_WORKERS = 16; // the kernels' memory has this many stacks
 const CONTROL = 1024, WORDS = 64; // web/kernels/kernels.h; the words from STEPS on are of kernel_worker.js
 const GENERATION = 1, ABORT = 4, EPOCH = 30, STEPS = 31, BUSY = 32;
 const LANES = 2; // workers that repack an upload; more would only need more memory
+const FILLED_AT_ONCE = 32 << 20; // bytes of kept weights: the workers give a sign of life behind them
 const WAITING_PIECES = 2; // that each of them may have
 const RESTARTS = 3; // in a row, without an answer between them
 const TICKS = 8; // how often the watchdog looks before its patience ends
@@ -25,6 +27,7 @@ const LEAVING_MS = 250, GONE_MS = 2500;
 
 export class KernelPool {
   build; // of the kernels: pairs, dot or simd
+  uploaded = /** @type {{version: string, key: string, regions: number[]}|null} */ (null); // what storage/kept_weights.js keeps
   shared;
   abi; // the kernels' version
   #kernels;
@@ -40,6 +43,7 @@ export class KernelPool {
   #end = /** @type {Error|null} */ (null); // the Error that every later call gets
   #restarts = 0;
   #epoch = 0; // number of restarts; each message carries it
+  #filled = /** @type {{key: string, regions: number[], isRight: Promise<boolean>}|null} */ (null); // weights that were kept
   #timer = 0;
   #quiet = 0; // ticks since the last sign of life
   #lastSign = '';
@@ -105,6 +109,54 @@ export class KernelPool {
   write(address, data) {
     const whole = data.byteLength === data.buffer.byteLength ? data : data.slice();
     this.#inTurn(() => this.#tell(0, { kind: 'write', address, data: whole }, [whole.buffer]));
+  }
+
+  /**
+   * Begin to bring kept weights to the memory. @param {import('../../storage/kept_weights.js').KeptWeights} kept
+   * @returns {Promise<boolean>} true if they are there, and whole
+   */
+  async fill(kept) {
+    if (!this.shared || kept.version !== this.#kernels.version) return false;
+    const isRight = this.#fill(kept).catch(() => false);
+    this.#filled = { key: kept.key, regions: kept.regions, isRight };
+    return isRight;
+  }
+
+  async #fill({ file, from, regions, sums }) {
+    const ends = regions.map((value, at) => (at % 2 ? regions[at - 1] + value : HEAP_BASE));
+    if (regions.some((value, at) => at % 2 === 0 && value < HEAP_BASE)) return false;
+    await this.reserve(Math.max(...ends));
+    const last = this.workers - 1; // the first one has more to do
+    for (let at = from, first = 0; first < regions.length;) {
+      let end = first, nbytes = 0;
+      for (; end < regions.length && nbytes < FILLED_AT_ONCE; end += 2) nbytes += regions[end + 1];
+      const part = { kind: 'fill', file, from: at, regions: regions.slice(first, end) };
+      const found = await this.#inTurn(() => this.#ask(last, part, []));
+      if (String(found) !== String(sums.slice(first / 2, end / 2))) return false;
+      at += nbytes;
+      first = end;
+    }
+    return true;
+  }
+
+  /**
+   * True if the memory holds the weights that these jobs would bring to these regions (address and bytes of each, in a
+   * row). `changes` tells how they are changed afterwards.
+   */
+  async holds(jobs, regions, changes) {
+    const filled = this.#filled;
+    this.#filled = null;
+    if (!this.shared) return false;
+    const key = await hexOf(new TextEncoder().encode(`${jobs} ${regions} ${changes}`));
+    if (filled && await filled.isRight && filled.key === key && String(filled.regions) === String([...regions])) return true;
+    if (filled) await this.#inTurn(() => this.#ask(0, { kind: 'clear', regions: filled.regions }, []));
+    this.uploaded = { version: this.#kernels.version, key, regions: [...regions] };
+    return false;
+  }
+
+  /** @param {number[]} regions @returns {Promise<string[]>} the checksum of each */
+  checksums(regions) {
+    return quietly(this.#inTurn(() => this.#ask(0, { kind: 'checksums', regions }, [])));
   }
 
   /**

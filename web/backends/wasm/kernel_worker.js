@@ -1,5 +1,6 @@
 /**
- * One worker of the pool (kernel_pool.js). It handles its messages in order; only a kernel's barrier makes it wait. It is a
+ * One worker of the pool (kernel_pool.js). It handles its messages in order, but for `fill`, which takes a while; only a kernel's
+ * barrier makes it wait. It is a
  * classic script without imports, so that the pool can restart it without the network.
  */
 const CONTROL = 1024; // u32[64]; web/kernels/kernels.h has the first of them
@@ -43,6 +44,31 @@ const actions = {
     return bytes(address, nbytes).slice();
   },
 
+  /** Bring bytes of a file, from an offset on, to regions. Returns their checksums, null if they could not be read. */
+  async fill({ file, from, regions }) {
+    const access = await file.createSyncAccessHandle({ mode: 'read-only' }).catch(() => null);
+    let at = from;
+    try {
+      for (const [address, nbytes] of pairs(regions)) {
+        if (access?.read(bytes(address, nbytes), { at }) !== nbytes) return null;
+        at += nbytes;
+      }
+    } catch {
+      return null;
+    } finally {
+      access?.close();
+    }
+    return actions.checksums({ regions });
+  },
+
+  checksums({ regions }) {
+    return pairs(regions).map(([address, nbytes]) => BigInt.asUintN(64, kernels.checksum(address, nbytes)).toString(16));
+  },
+
+  clear({ regions }) {
+    for (const [address, nbytes] of pairs(regions)) bytes(address, nbytes).fill(0);
+  },
+
   repack({ data, staging, job: [format, target, firstRow, rows, columns] }) {
     bytes(staging, data.length).set(data);
     kernels.repack(format, staging, target, firstRow, rows, columns);
@@ -81,6 +107,11 @@ function stale(epoch) {
   return Atomics.load(new Int32Array(memory.buffer, CONTROL, 64), EPOCH) !== epoch;
 }
 
+/** @param {number[]} regions address and bytes of each, in a row */
+function pairs(regions) {
+  return Array.from({ length: regions.length / 2 }, (_, at) => [regions[2 * at], regions[2 * at + 1]]);
+}
+
 /** Looked up each time: the memory may have grown. */
 function bytes(address, length) {
   return new Uint8Array(memory.buffer, address, length);
@@ -88,9 +119,11 @@ function bytes(address, length) {
 
 self.onmessage = ({ data }) => {
   if (dead) return; // memory cannot be trusted after a trap
+  const answer = (value) => data.id && self.postMessage({ id: data.id, value }, value?.buffer ? [value.buffer] : []);
   try {
     const value = actions[data.kind](data);
-    if (data.id) self.postMessage({ id: data.id, value }, value?.buffer ? [value.buffer] : []);
+    if (value instanceof Promise) value.then(answer); // never rejected
+    else answer(value);
   } catch (error) {
     dead = true;
     self.postMessage({ died: `${error.name}: ${error.message}` });

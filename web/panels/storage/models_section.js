@@ -17,9 +17,9 @@ export class ModelsSection {
       return { total: models.length, items: models.slice(offset, offset + limit) };
     },
     key: ({ sha256, name }) => `${sha256}/${name}`,
-    render: ({ name, bytes, complete }, row) => html`
+    render: ({ name, bytes, weights, complete }, row) => html`
       <p class="record-title">${name}</p>
-      ${facts(formatBytes(bytes), complete ? null : t('modelFiles.incomplete'))}
+      ${facts(formatBytes(bytes + weights), complete ? null : t('modelFiles.incomplete'))}
       <div class="record-actions">${row.deleteAction()}</div>`,
     remove: async ([key]) => {
       if (await removeModel(key.split('/')[0])) return void (await this.#onRemove());

@@ -117,7 +117,8 @@ async function storageSizes() {
   const [models, adapters, { usage = 0, usageDetails = null }] = await Promise.all([
     storedModels().catch(() => []), storedAdapters().catch(() => []), /** @type {Promise<any>} */ (estimate().catch(() => ({}))),
   ]);
-  const modelBytes = [...models, ...adapters].reduce((sum, { bytes }) => sum + bytes, 0);
+  const weights = models.map((model) => ({ bytes: model.weights }));
+  const modelBytes = [...models, ...weights, ...adapters].reduce((sum, { bytes }) => sum + bytes, 0);
   const rest = Math.max(usage - modelBytes, 0);
   return { models: modelBytes, memory: usageDetails?.indexedDB ?? null, page: usageDetails?.caches ?? null, rest };
 }
