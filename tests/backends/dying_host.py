@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 
 from py_core.backend_errors import WorkersRestartedError
 from py_core.backends.protocols import Progress
-from py_core.backends.wasm.host import RepackJob
+from py_core.backends.wasm.host import Placed, RepackJob
 from py_core.backends.wasm.host_wasmtime import WasmtimeHost
 from py_core.backends.webgpu.host_wgpu import WgpuHost
 
@@ -33,9 +33,10 @@ class DyingHost(WasmtimeHost):
             self._unanswered.append((address, self.peek(address, memoryview(data).nbytes)))
             super().write(address, data)
 
-    async def upload(self, source, jobs: Sequence[RepackJob], progress: Progress | None) -> None:
-        await super().upload(source, jobs, progress)
+    async def upload(self, source, jobs: Sequence[RepackJob], placed: Placed, progress: Progress | None) -> bool:
+        is_new = await super().upload(source, jobs, placed, progress)
         self._unanswered.clear()
+        return is_new
 
     def run(self, program: int, steps: int) -> Awaitable[list[int]]:
         self.runs += 1

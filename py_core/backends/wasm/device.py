@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from py_core.backends.sampling_state import (
     sampled_in,
 )
 from py_core.backends.wasm.head_programs import HeadPrograms
-from py_core.backends.wasm.host import KernelHost, Placed
+from py_core.backends.wasm.host import HEAP_BASE, KernelHost, Placed
 from py_core.backends.wasm.layout import ABI, MATRIX_KINDS, Mode
 from py_core.backends.wasm.lora_sets import LoraSets
 from py_core.backends.wasm.lowering import ProgramLowering
@@ -84,12 +85,18 @@ class WasmDevice:
         await self.host.reserve(self.pages.end)
         weights, factors = self.lowering.weights, self.graph.factors
         is_new = await self.host.upload(source, weights.jobs, Placed(weights.regions, repr(factors)), progress)
-        for address, data in self.lowering.arena.writes:
-            self.host.write(address, data)
+        changed = []
         for name, factor in factors.items() if is_new else ():
-            address, nbytes = self.lowering.weights.vector(name), 4 * self.graph.weights[name][0]
+            address, nbytes = weights.vector(name), 4 * self.graph.weights[name][0]
             values = np.frombuffer(await self.host.read(address, nbytes), np.float32)
-            self.host.write(address, (values * np.float32(factor)).tobytes())
+            changed.append((address, (values * np.float32(factor)).tobytes()))
+        is_there = False
+        while not is_there:
+            for address, data in [*self.lowering.arena.writes, *changed]:
+                self.host.write(address, data)
+            with suppress(WorkersRestartedError):  # if workers die, what was written since the last answer is lost
+                await self.host.read(HEAP_BASE, 0)
+                is_there = True
 
     async def place_adapter(self, number: int, adapter: LoraAdapter) -> None:
         await self._sets.place(self.host, number, adapter)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from py_core.backend_errors import BackendError, WorkersRestartedError
+from py_core.backends.protocols import Progress
+from py_core.backends.wasm.host import Placed, RepackJob
 from py_core.backends.wasm.host_wasmtime import ABORT, WasmtimeHost
 from py_core.backends.wasm.kv_pages import KVPages
 from py_core.backends.wasm.layout import MATRIX_KINDS, Arena, Mode
 from py_core.engine.engine import Engine, Timings
 from py_core.formats.gguf import read_header
-from py_core.formats.source import FileSource
+from py_core.formats.source import FileSource, WeightSource
 from py_core.models.registry import describe_model
 from tests.backends.backend_pairs import MODELS, Pair, alone, collect, cosine, open_pair, prompt
 from tests.backends.dying_host import WorkersDie
 from tests.backends.wasm.builds import in_turn
-from tests.models.architectures.variants import VARIANTS
+from tests.models.architectures.variants import QUANTIZED, VARIANTS
 from tests.tiny.llama import TinyLlama
 
 
@@ -205,3 +207,26 @@ async def test_a_worker_that_fails_ends_the_others(tmp_path: Path, kernel_wasm, 
     finally:
         host.write(ABORT, bytes([1, 0, 0, 0]))  # otherwise a mistake hangs instead of failing
         host.close()
+
+
+class KeptHost(WasmtimeHost):
+    """Finds the weights in its memory as another host's load has left them."""
+
+    def __init__(self, kernels: Path, before: WasmtimeHost) -> None:
+        super().__init__(kernels)
+        self._before = before
+
+    async def upload(
+        self, source: WeightSource, jobs: Sequence[RepackJob], placed: Placed, progress: Progress | None
+    ) -> bool:
+        for address, nbytes in placed.regions:
+            self.write(address, await self._before.read(address, nbytes))
+        return False
+
+
+async def test_weights_that_were_kept_are_not_changed_again(tmp_path: Path, kernel_wasm) -> None:
+    path = QUANTIZED["granite"].write(tmp_path / "tiny.gguf")
+    before = WasmtimeHost(kernel_wasm())
+    await open_pair(path, before)
+    pair = await open_pair(path, KeptHost(kernel_wasm(), before))
+    await pair.compare((20,), 2, 8e-3)
