@@ -40,9 +40,9 @@ export async function storedModels() {
     let weights = 0;
     const found = [];
     for await (const [name, handle] of entry.entries()) {
-      if (handle.kind !== 'file' || name === FACTS || name.endsWith(SUMS)) continue;
+      if (handle.kind !== 'file' || name === FACTS || [SUMS, WEIGHTS + PART].some((end) => name.endsWith(end))) continue;
       const { size } = await handle.getFile();
-      if ([WEIGHTS, WEIGHTS + PART].some((end) => name.endsWith(end))) weights += size;
+      if (name.endsWith(WEIGHTS)) weights = size;
       else found.push({ sha256, name: name.replace(/\.part$/, ''), bytes: size, complete: !name.endsWith(PART) });
     }
     models.push(...found.map((model) => ({ ...model, weights })));

@@ -31,6 +31,15 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 QUESTION = "the login page takes for ever, what can i do"
 ALIKE = "our login page takes for ever, what can we do about it"
 MANY = 1000
+KEPT_SIZE = """async () => {
+  const { formatBytes } = await import('./common/format.js');
+  for (;;) {
+    const [{ bytes, weights }] = await sonata.storedModels();
+    if (weights) return [bytes, formatBytes(bytes + weights)];
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}"""
+"""The bytes of the kept model, and its size with the weights that are kept beside it."""
 SIZES = ((1280, 800), (390, 844), (320, 568))
 
 DELETE_A_PATTERN = """(id) => new Promise((resolve, reject) => {
@@ -528,9 +537,10 @@ async def test_policies_and_models_are_listed_and_changed(chat: MemoryPage, tiny
     await row.get_by_role("button", name="Reset").click()
     await expect(row).to_have_count(0)
 
+    nbytes, size = await chat.page.evaluate(KEPT_SIZE)
+    assert nbytes == len(tiny_files.model)
     await chat.show("Storage")
     model = chat.row(".gguf")
-    size = f"{len(tiny_files.model) / 1000:.1f} kB"
     await expect(model).to_contain_text(size)
     await expect(
         chat.panel.get_by_text(
