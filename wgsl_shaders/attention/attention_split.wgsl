@@ -61,6 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
   let next_ahead = next_columns(first_head * HEAD_DIM, index);
   // Pages are looked up ahead: otherwise every read of keys would wait for a read of the page table.
   var pages = pages_from(row.slot, first + lane_group, end);
+  arrive(row.slot, row.position, first_head, kv_head, group.y % CHUNKS == 0u, index);
   var queries: array<array<vec4f, QUADS_PER_LANE>, HEADS_EACH>;
   for (var h = 0u; h < HEADS_EACH; h++) {
     for (var i = 0u; i < QUADS_PER_LANE; i++) {
@@ -90,9 +91,11 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) in
     var keys: array<array<vec4f, QUADS_PER_LANE>, 4>;
     var values: array<array<vec4f, QUADS_PER_LANE>, 4>;
     for (var j = 0u; j < 4u; j++) {
+      let is_newest = min(t0 + j * LANE_GROUPS + lane_group, end - 1u) == row.position;
       for (var i = 0u; i < QUADS_PER_LANE; i++) {
-        keys[j][i] = floats_of(read_keys[j][i], 0u);
-        values[j][i] = floats_of(read_values[j][i], 1u);
+        let quad = min(i * LANES + lane, QUADS - 1u);
+        keys[j][i] = newest_or(floats_of(read_keys[j][i], 0u), is_newest, 0u, quad);
+        values[j][i] = newest_or(floats_of(read_values[j][i], 1u), is_newest, 1u, quad);
       }
     }
     let inside = vec4u(t0 + lane_group) + vec4u(0u, LANE_GROUPS, 2u * LANE_GROUPS, 3u * LANE_GROUPS) < vec4u(end);

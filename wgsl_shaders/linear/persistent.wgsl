@@ -1,5 +1,6 @@
 // What the phases of a persistent kernel share (py_core/backends/webgpu/lowering/persistent.py). A phase is a kernel whose
-// workgroups wait for the values of the phases before it, instead of being dispatched after them.
+// workgroups wait for the values of the phases before it, instead of being dispatched after them. Phases of the same kind are one
+// text; each step of the schedule says which it is, and where its own weights, pages and values begin.
 // What a workgroup hands to others carries its own flag: the number of the dispatch modulo 4 in the two lowest bits of a
 // float. A reader waits until they are right. This needs only that each address by itself is coherent: WGSL promises no
 // order between addresses, and no progress of a workgroup while another waits. So an invocation reads in vain SPINS times
@@ -7,6 +8,18 @@
 // handed: whether an invocation has given up; for each workgroup the number of its last dispatch modulo 4, from TURNS on;
 // from PLACES on the values that the phases hand on. Each dispatch writes all of these: otherwise an old value could pass
 // for a new one.
+struct Step {
+  kind: u32, quants_at: u32, scales_at: u32, vectors_at: u32,
+  layer: u32, read_at: u32, added_at: u32, store_at: u32,
+}
+var<private> quants_at: u32;
+var<private> scales_at: u32;
+var<private> vectors_at: u32;
+var<private> pages_at: u32;
+var<private> read_at: u32;   // the place of x, or of queries
+var<private> added_at: u32;  // the place of what is added to y
+var<private> store_at: u32;  // the place of what the phase hands on
+
 var<private> tag: u32;
 var<private> patience: u32;  // reads in vain that are left
 

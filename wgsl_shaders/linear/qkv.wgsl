@@ -17,12 +17,9 @@
 #import x_binding
 @group(0) @binding(4) var<storage, read> vectors: array<vec4f>;
 @group(0) @binding(5) var<storage, read> angles: array<vec2f>;
-@group(0) @binding(6) var<storage, read> page_table: array<u32>;
-@group(0) @binding(7) var<storage, read_write> q_out: array<f32>;
-@group(0) @binding(8) var<storage, read_write> kv: array<f32>;
 #import dot_rows
 #import bias
-#import kv_pages
+#import qkv_binding
 
 const HALF = HEAD_DIM / 2u;
 const OUTPUTS_PER_ITEM = 1u;
@@ -62,7 +59,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       rotations[o] = angles[row.position * PAIRS + i];
       if (PAIRS < HALF && i >= PAIRS) { rotations[o] = vec2f(1.0, 0.0); }
     }
-    keys[o] = kv_index(row.slot, row.position, (head_of(pair) - HEADS) % KV_HEADS, u32(head_of(pair) >= HEADS + KV_HEADS)) * 4u;
+    keys[o] = place_in_pages(row.slot, row.position, head_of(pair));
   }
   var biases: array<vec2f, OUTPUTS_PER_LANE>;
   if (ADD_BIAS) {
@@ -83,13 +80,7 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
       let angle = rotations[o];
       pair = vec2f(pair.x * angle.x - pair.y * angle.y, pair.x * angle.y + pair.y * angle.x);
     }
-    if (head < HEADS) {
-      let to = ((m0 + output.m) * HEADS + head) * HEAD_DIM;
-      q_out[to + in_head(pair_index, 0u)] = pair.x;
-      q_out[to + in_head(pair_index, 1u)] = pair.y;
-    } else {
-      kv[keys[o] + in_head(pair_index, 0u)] = pair.x;
-      kv[keys[o] + in_head(pair_index, 1u)] = pair.y;
-    }
+    store_in_head(m0 + output.m, head, keys[o], in_head(pair_index, 0u), pair.x);
+    store_in_head(m0 + output.m, head, keys[o], in_head(pair_index, 1u), pair.y);
   }
 }

@@ -398,6 +398,7 @@ class WebGPUDevice:
         if self._generation != self.pages.generation:
             self._forget_lists()
             self._generation = self.pages.generation
+            self._plans |= self._persistence.fitting() if self._persistence else {}
         rows, m = self._size_class(name, m)
         key = (name, m, self._length_class(rows, length), self._sets.number)
         if key not in self._recorded:

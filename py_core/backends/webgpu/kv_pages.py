@@ -1,7 +1,8 @@
-"""Pages of keys and values on the GPU: float32, one buffer a layer, [page][key | value][kv head][64 tokens][head_dim].
+"""Pages of keys and values on the GPU: float32, [layer][page][key | value][kv head][64 tokens][head_dim].
 
 Layers with the same window have a page table and a pool, which starts small and grows when it runs out. Its contents
-are copied on the GPU. Demoted pages lie in buffers of their own (demoted_pages.py).
+are copied on the GPU. A pool is one buffer, or more where that would be too large for the adapter. Demoted pages lie in
+buffers of their own (demoted_pages.py).
 
 The rows of a convolution (page_table.py) have a buffer, too: [page][row]. States have one for each delta rule and each
 convolution, [state], and a table as pages have one.
@@ -10,7 +11,7 @@ convolution, [state], and a table as pages have one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +40,21 @@ from py_core.paging.page_table import (
 from py_core.paging.tiers import Tier
 
 STATES_LABEL = "states"
+_ALIGNMENT = 256
+_CONVERSATIONS = 2
+"""Conversations of full length for which a buffer of several layers must have room: otherwise it has fewer layers."""
 _NO_ROOM = Message(
     "gpu.no-memory-left", "The conversations need more memory than is free on this GPU. Start a new chat."
 )
+
+
+@dataclass
+class _Pool:
+    """Layers of one buffer: where each begins, and the pages for which it has room."""
+
+    buffer: int
+    starts: dict[int, int]
+    capacity: int
 
 
 @dataclass(frozen=True)
@@ -51,8 +64,12 @@ class _Group:
 
     pages: PageTable
     table: Binding
-    buffers: dict[int, int]
+    pools: list[_Pool]
     state_table: Binding
+
+    @property
+    def layers(self) -> list[int]:
+        return [layer for pool in self.pools for layer in pool.starts]
 
 
 class KVPages:
@@ -87,7 +104,7 @@ class KVPages:
             pages = PageTable(slots, config.context_length, window, sight, states)
             self._nbytes |= {layer: sizes[layer] for layer in group} | (rows if pages.sight else {})
             self._groups.append(self._group(pages, [*group, *rows] if pages.sight else group))
-        self._group_of = {layer: group for group in self._groups for layer in group.buffers}
+        self._group_of = {layer: group for group in self._groups for layer in group.layers}
         self.pages_per_slot = pages_of(config.context_length)
         self.generation = 0
         tiered = pipeline is not None and self.shared_table is not None
@@ -99,7 +116,8 @@ class KVPages:
     def binding(self, layer: int) -> Binding:
         """Return the pages of a layer."""
         group = self._group_of[layer]
-        return Binding(group.buffers[layer], 0, group.pages.capacity * self._nbytes[layer])
+        pool = next(pool for pool in group.pools if layer in pool.starts)
+        return Binding(pool.buffer, pool.starts[layer], pool.capacity * self._nbytes[layer])
 
     def table(self, layer: int) -> Binding:
         """Return the page table of a layer. It never moves."""
@@ -133,7 +151,7 @@ class KVPages:
         """Return the bindings of a kernel besides the hot pages: any buffer as long as no page was demoted."""
         if self._demoted is None:
             return ()
-        at = list(self._group_of[layer].buffers).index(layer)
+        at = self._group_of[layer].layers.index(layer)
         return (self._demoted.bindings[at] if self._demoted.bindings else self.table(layer),)
 
     async def demote(self, pages: Sequence[tuple[int, Tier]], renamed: Callable[[int, int], None]) -> None:
@@ -147,7 +165,7 @@ class KVPages:
             group.pages.drop(new)
             raise
         # These copies do not write the pages that become free.
-        old, hot = [page for page, _ in pages], [self.binding(layer) for layer in group.buffers]
+        old, hot = [page for page, _ in pages], [self.binding(layer) for layer in group.layers]
         self._demoted.demote(np.array(old, np.uint32), np.array(new, np.uint32), hot)
         for page, number in zip(old, new, strict=True):
             group.pages.demote(page, number)
@@ -215,8 +233,7 @@ class KVPages:
         """Return the bytes of a page of `shared_table`, one layer after the other: their number tells the tier."""
         if self._demoted and (tier := tier_of(page)):
             return b"".join(await self._demoted.read(page, tier))
-        layers = [(buffer, self._nbytes[layer]) for layer, buffer in self._groups[0].buffers.items()]
-        parts = [self._host.read(buffer, page * nbytes, nbytes) for buffer, nbytes in layers]
+        parts = [self._host.read(*place) for place in self._places(self._groups[0], page)]
         return b"".join(await asyncio.gather(*parts))
 
     async def write_page(self, page: int, data: bytes) -> None:
@@ -228,16 +245,16 @@ class KVPages:
         view, first = memoryview(data), 0
         tier = next(tier for tier in self.tiers if self._tier_bytes(group, tier) == len(data))
         if self._demoted and tier:
-            nbytes = len(data) // len(group.buffers)
-            layers = [view[layer * nbytes : (layer + 1) * nbytes] for layer in range(len(group.buffers))]
+            count = len(group.layers)
+            nbytes = len(data) // count
+            layers = [view[layer * nbytes : (layer + 1) * nbytes] for layer in range(count)]
             new = self._new_demoted(group, tier)
             self._demoted.write(new, layers)
             group.pages.demote(page, new)
             self._write_rows(group)
             return
-        for layer, buffer in group.buffers.items():
-            nbytes = self._nbytes[layer]
-            self._host.write(buffer, page * nbytes, view[first : first + nbytes])
+        for buffer, offset, nbytes in self._places(group, page):
+            self._host.write(buffer, offset, view[first : first + nbytes])
             first += nbytes
 
     def tables(self, tier: Tier) -> list[tuple[PageTable, int]]:
@@ -259,16 +276,18 @@ class KVPages:
 
     def _bytes_of_all(self, group: _Group) -> int:
         """Return the bytes of a hot page in all layers of a group."""
-        return sum(self._nbytes[layer] for layer in group.buffers)
+        return sum(self._nbytes[layer] for layer in group.layers)
 
     def _most(self, group: _Group) -> int:
-        """Return the most pages that a kernel can bind."""
-        return self._host.adapter.max_binding_size // max(self._nbytes[layer] for layer in group.buffers)
+        """Return the most pages that a kernel can bind, and a buffer can hold."""
+        limits, sizes = self._host.adapter, [[self._nbytes[layer] for layer in pool.starts] for pool in group.pools]
+        in_buffers = (limits.max_buffer_size - _ALIGNMENT * len(self._nbytes)) // max(map(sum, sizes))
+        return min(limits.max_binding_size // max(map(max, sizes)), in_buffers)
 
     def _tier_bytes(self, group: _Group, tier: Tier) -> int:
         """Return the bytes of a page of this tier in all layers of a group."""
         if self._demoted and tier:
-            return len(group.buffers) * self._demoted.page_bytes(tier)
+            return len(group.layers) * self._demoted.page_bytes(tier)
         return self._bytes_of_all(group)
 
     def _new_demoted(self, group: _Group, tier: Tier) -> int:
@@ -292,17 +311,34 @@ class KVPages:
         if (old := group.pages.state_of(page)) is not None:
             new = group.pages.copy_state(slot, page, own)
             for part, buffer in self._states.items():
-                self._copy_piece(buffer, self._state_bytes[part], old, new)
+                nbytes = self._state_bytes[part]
+                self._copy_piece(buffer, nbytes, old * nbytes, new * nbytes)
         group.pages.replace(slot, first // PAGE, own)
 
     def _copy_page(self, group: _Group, page: int, new: int) -> None:
-        for layer, buffer in group.buffers.items():
-            self._copy_piece(buffer, self._nbytes[layer], page, new)
+        for (buffer, old, nbytes), (_, to, _) in zip(self._places(group, page), self._places(group, new), strict=True):
+            self._copy_piece(buffer, nbytes, old, to)
 
     def _copy_piece(self, buffer: int, nbytes: int, old: int, new: int) -> None:
         # WebGPU cannot copy within a buffer.
-        self._host.copy(buffer, old * nbytes, self._between, 0, nbytes)
-        self._host.copy(self._between, 0, buffer, new * nbytes, nbytes)
+        self._host.copy(buffer, old, self._between, 0, nbytes)
+        self._host.copy(self._between, 0, buffer, new, nbytes)
+
+    def _places(self, group: _Group, page: int) -> list[tuple[int, int, int]]:
+        """Return the buffer, the offset and the bytes of a page in each layer."""
+        return [
+            (pool.buffer, start + page * self._nbytes[layer], self._nbytes[layer])
+            for pool in group.pools
+            for layer, start in pool.starts.items()
+        ]
+
+    def _laid_out(self, layers: Iterable[int], capacity: int) -> tuple[dict[int, int], int]:
+        """Return where each layer begins in a buffer for `capacity` pages, and its bytes."""
+        starts, end = {}, 0
+        for layer in layers:
+            starts[layer] = end
+            end += -(-capacity * self._nbytes[layer] // _ALIGNMENT) * _ALIGNMENT
+        return starts, end
 
     def _write_rows(self, group: _Group) -> None:
         """Bring the changed rows to the GPU."""
@@ -320,39 +356,47 @@ class KVPages:
         nbytes = pages.rows.nbytes
         table = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes)
         of_states = Binding(self._host.create_buffer(nbytes, "page table"), 0, nbytes) if pages.states else table
-        sizes = {layer: pages.capacity * self._nbytes[layer] for layer in layers}
-        buffers = {layer: self._host.create_buffer(size, PAGES) for layer, size in sizes.items()}
-        return _Group(pages, table, buffers, of_states)
+        wanted = _CONVERSATIONS * pages.pages_per_slot * max(self._nbytes[layer] for layer in layers)
+        together, pools = max(1, self._host.adapter.max_buffer_size // wanted), []
+        for first in range(0, len(layers), together):
+            starts, nbytes = self._laid_out(layers[first : first + together], pages.capacity)
+            pools.append(_Pool(self._host.create_buffer(nbytes, PAGES), starts, pages.capacity))
+        return _Group(pages, table, pools, of_states)
 
     async def _resize(self, group: _Group, capacity: int) -> None:
-        """Make buffers for `capacity` pages, with the contents of the old ones. They are replaced one after the other,
-        so that only one buffer more is needed. If the GPU has no room for the next one, those before may be larger than
-        necessary.
+        """Make buffers for `capacity` pages, with the contents of the old ones, one after the other. If the GPU has no
+        room for the next one, those before may be larger than necessary.
 
         Raises BackendError if it has none.
         """
-        for layer, old in group.buffers.items():
-            nbytes = min(capacity, group.pages.capacity) * self._nbytes[layer]
-            group.buffers[layer] = await self._moved(old, nbytes, capacity * self._nbytes[layer], PAGES)
+        kept = min(capacity, group.pages.capacity)
+        for pool in group.pools:
+            starts, nbytes = self._laid_out(pool.starts, capacity)
+            pieces = [(pool.starts[layer], start, kept * self._nbytes[layer]) for layer, start in starts.items()]
+            pool.buffer = await self._moved(pool.buffer, pieces, nbytes, PAGES)
+            pool.starts, pool.capacity = starts, capacity
 
     async def _add_states(self, group: _Group, count: int) -> None:
         """Let there be `count` states. Raises BackendError if the GPU has no room, or a kernel cannot bind them."""
         if count * max(self._state_bytes.values()) > self._host.adapter.max_binding_size:
             raise BackendError(_NO_ROOM)
         for part, nbytes in self._state_bytes.items():
-            new = await self._moved(self._states[part], group.pages.states * nbytes, count * nbytes, STATES_LABEL)
+            pieces = [(0, 0, group.pages.states * nbytes)]
+            new = await self._moved(self._states[part], pieces, count * nbytes, STATES_LABEL)
             self._states[part] = new
         group.pages.add_states(count)
 
-    async def _moved(self, old: int, kept: int, nbytes: int, label: str) -> int:
-        """Return a buffer of `nbytes` instead of an old one, with its first `kept` bytes."""
+    async def _moved(self, old: int, pieces: Sequence[tuple[int, int, int]], nbytes: int, label: str) -> int:
+        """Return a buffer of `nbytes` instead of an old one, with pieces of it: the old and new offset of each, and its
+        bytes."""
         new = self._host.create_buffer(nbytes, label)
         try:
             await self._host.check()  # a browser reports only here that there is no room
         except BaseException:
             self._host.destroy_buffer(new)
             raise
-        self._host.copy(old, 0, new, 0, kept)
+        for source, target, size in pieces:
+            self._host.copy(old, source, new, target, size)
         self._host.destroy_buffer(old)
         self.generation += 1
         return new

@@ -40,6 +40,7 @@ class Persistence:
         self._handed: Binding | None = None
         self.plans: dict[str, Plan] = {}
         """The plan of passes over "one" row, if persistent kernels run them."""
+        self._usual: dict[str, Plan] = {}
         self._name = ""
 
     async def choose(self, usual: Plan, slot: int, position: int, is_wanted: IsWanted) -> None:
@@ -48,22 +49,23 @@ class Persistence:
         A trial runs steps at this position of the slot, which has pages. The state is overwritten. Without a clock on
         the GPU there is no result. Raises Wanted, DeviceLostError.
         """
+        self._usual = {"one": usual}
         self._name = "persistent: " + " > ".join(dict.fromkeys(kernel.name for kernel in usual.body))
         known = await self._known()
         with suppress(Unsuited):
             if known is None:
                 await self._try(usual, (0, position, slot), is_wanted)
             elif known != _NONE:
-                plan, handed = self._lowering.persistent(known)
+                plan, own = self._lowering.persistent(known)
                 await self._host.check()
-                self._use(plan, handed)
+                self._use(plan, own)
 
     async def _try(self, usual: Plan, row: tuple[int, int, int], is_wanted: IsWanted) -> None:
         """Raises what `choose` does, and Unsuited."""
         if not self._settings.persistent:
             return
         host, state = self._host, self._buffers.state
-        right: dict[PersistentShape, tuple[Plan, Binding]] = {_NONE: (usual, self._buffers.state)}
+        right: dict[PersistentShape, tuple[Plan, tuple[Binding, ...]]] = {_NONE: (usual, ())}
         recorded = [self._record(usual)]
 
         def prepare() -> None:
@@ -87,7 +89,7 @@ class Persistence:
                 prepare()
                 one = self._record(made[0])
                 recorded.append(one)
-                if await self._is_right(one, made[1], expected):
+                if await self._is_right(one, made[1][0], expected):
                     right[shape] = made
                 else:
                     host.forget(recorded.pop())
@@ -104,8 +106,19 @@ class Persistence:
         await self._keep(fastest)
         if fastest != _NONE:
             self._use(*right[fastest])
-        for shape in right.keys() - {_NONE, fastest}:
-            host.destroy_buffer(right[shape][1].buffer)
+        for shape in right.keys() - {fastest}:
+            for own in right[shape][1]:
+                host.destroy_buffer(own.buffer)
+
+    def fitting(self) -> dict[str, Plan]:
+        """Return the plan of passes over "one" row with the present pages, nothing if it is always the usual one."""
+        try:
+            for plan in self.plans.values():
+                for kernel in plan.body:
+                    kernel.bindings()
+        except Unsuited:
+            return self._usual
+        return self.plans
 
     async def gave_up(self) -> bool:
         """True if a workgroup waited in vain. Persistent kernels are not used again then."""
@@ -125,8 +138,8 @@ class Persistence:
     async def _keep(self, shape: PersistentShape) -> None:
         await self._tuning.keep(self._name, [shape.groups, shape.workgroup])
 
-    def _use(self, plan: Plan, handed: Binding) -> None:
-        self.plans, self._handed = {"one": plan}, handed
+    def _use(self, plan: Plan, own: tuple[Binding, ...]) -> None:
+        self.plans, self._handed = {"one": plan}, own[0]
 
     def _record(self, plan: Plan) -> int:
         return self._host.record([Launch(kernel, 1, SHORT).dispatch() for kernel in plan.step if kernel.splits(SHORT)])

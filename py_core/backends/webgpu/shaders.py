@@ -33,11 +33,15 @@ _ARRAY = re.compile(r"^var<workgroup> (\w+): array<(\w+), (.*)>;.*$", re.MULTILI
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, (read|read_write)>")
 
 _PHASE_BINDINGS = {
-    "state": "State_0", "quants": "array<vec4u>", "scales": "array<u32>", "x": "array<vec4f>", "y": "array<f32>",
-    "angles": "array<vec2f>", "kv_read": "array<vec4f>", "page_table": "array<u32>", "q_out": "array<f32>",
-    "kv": "array<f32>", "handed": "array<atomic<u32>>",
+    "state": "State_{state}", "schedule": "array<Step>", "quants": "array<vec4u>", "scales": "array<u32>",
+    "x": "array<vec4f>", "y": "array<f32>", "angles": "array<vec2f>", "page_table": "array<u32>",
+    "q": "array<vec4f>", "q_out": "array<f32>", "kv": "array<f32>", "pages": "array<vec4f>",
+    "handed": "array<atomic<u32>>",
 }  # fmt: skip
 """The types of what a persistent kernel binds; its vectors are bound as quants."""
+
+_X_IN_Y = """
+fn x_in_y(i: u32) -> vec4f { return vec4f(y[4u * i], y[4u * i + 1u], y[4u * i + 2u], y[4u * i + 3u]); }"""
 
 _ARGUMENTS = {"attention_split": "vec3u(0u, at, 0u), index"}
 """The arguments of `main` of the workgroup `at`, if they are not those of a matvec."""
@@ -96,30 +100,32 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
 class Phase:
     """A kernel of one row as a part of a persistent kernel: its shader, constants and snippets, and its workgroups.
 
-    x is what earlier phases handed on from `x_place` on; the binding x if that is None.
+    x is "handed" on by earlier phases, "in y", or "bound".
     """
 
     shader: str
     constants: Mapping[str, Constant]
     snippets: Mapping[str, str]
     groups: int
-    x_place: int | None = None
+    x: str = "bound"
 
 
 def compose_persistent(
-    phases: Sequence[Phase], bindings: Sequence[tuple[str, str]], workgroup: int, **constants: Constant
-) -> str:
-    """Return the WGSL of a kernel whose phases run one after the other, each in all workgroups that it needs.
+    kinds: Sequence[Phase], steps: int, layers: int, bindings: Sequence[tuple[str, str]], workgroup: int,
+    **constants: Constant,
+) -> str:  # fmt: skip
+    """Return the WGSL of a kernel that runs the `steps` phases of its schedule one after the other, each in all
+    workgroups that it needs. Each is of one of the `kinds`.
 
     `bindings` are the names and access ("r" or "w") of those that its phases use, in order. The constants are those of
-    persistent.wgsl; QUANTS_AT, SCALES_AT and VECTORS_AT of a phase say where its weights begin.
+    persistent.wgsl; `pages` holds the pages of as many `layers`.
     """
     directives: dict[str, None] = {}
     shared: dict[str, tuple[str, list[str]]] = {}  # arrays in workgroup memory: their types and sizes
-    texts, calls = [], []
-    for number, phase in enumerate(phases):
-        snippets = {**phase.snippets, "y_binding": "y_handed", "q_binding": "q_kept", "out_binding": "out_handed"}
-        if phase.x_place is not None:
+    texts, cases = [], []
+    for number, phase in enumerate(kinds):
+        snippets = {"y_binding": "y_handed", "out_binding": "out_handed", **phase.snippets}
+        if phase.x == "handed":
             snippets["x_binding"] = "x_handed"
         text = compose(phase.shader, phase.constants, snippets)
         text = _BUILTIN.sub("", _MAIN.sub("fn own_main(", text))
@@ -127,12 +133,14 @@ def compose_persistent(
         directives |= dict.fromkeys(line for line in lines if line.startswith(_DIRECTIVES))
         text = "\n".join(line for line in lines if not line.startswith(("@group", *_DIRECTIVES)))
         for array in ("quants", "scales"):
-            text = text.replace(f"{array}[", f"{array}[{array.upper()}_AT + ")
+            text = text.replace(f"{array}[", f"{array}[{array}_at + ")
         if phase.shader == "attention_split":
-            text = text.replace("kv[", "kv_read[")
-        text = _VECTOR.sub(r"bitcast<vec4f>(quants[VECTORS_AT + \1])", text)
-        if phase.x_place is not None:
+            text = text.replace("kv[", "pages[pages_at + ")
+        text = _VECTOR.sub(r"bitcast<vec4f>(quants[vectors_at + \1])", text)
+        if phase.x == "handed":
             text = _X.sub(r"arrived[\1 - first * 8u]", text) + "\n" + _arrival(phase, workgroup)
+        elif phase.x == "in y":
+            text = _X.sub(r"x_in_y(\1)", text) + _X_IN_Y
         # Phases run one after the other, so the next one may use the same workgroup memory.
         arrays = _ARRAY.findall(text)
         text = _renamed(_ARRAY.sub("", text), [name for name, *_ in arrays], _columns_of(phase))
@@ -143,19 +151,25 @@ def compose_persistent(
             shared.setdefault(key, (_renamed(kind, names, str(number)), []))[1].append(
                 _renamed(size, names, str(number))
             )
-        calls.append(f"""  for (var at = group.x; at < {phase.groups}u; at += groups.x) {{
-    own_main_{number}({_ARGUMENTS.get(phase.shader, "vec3u(at, 0u, 0u), groups, index")});
-    workgroupBarrier();  // invocations that wait read so often that they would disturb those that still compute
-  }}""")
+        cases.append(f"""      case {number}u: {{
+        for (var at = group.x; at < {phase.groups}u; at += groups.x) {{
+          own_main_{number}({_ARGUMENTS.get(phase.shader, "vec3u(at, 0u, 0u), groups, index")});
+          workgroupBarrier();  // invocations that wait read so often that they would disturb those that still compute
+        }}
+      }}""")
     header = [*directives, *(f"const {key} = {_literal(value)};" for key, value in constants.items())]
     modes = {"r": "read", "w": "read_write"}
+    # The structs of all phases are alike; attention passes a row to a function.
+    shaders = [phase.shader for phase in kinds]
+    state = shaders.index("attention_split") if "attention_split" in shaders else 0
     header += [
-        f"@group(0) @binding({at}) var<storage, {modes[access]}> {name}: {_PHASE_BINDINGS[name]};"
+        f"@group(0) @binding({at}) var<storage, {modes[access]}> {name}: {_PHASE_BINDINGS[name].format(state=state)};"
         for at, (name, access) in enumerate(bindings)
     ]
     for name, (kind, sizes) in shared.items():
         most = functools.reduce(lambda a, b: f"max({a}, {b})", dict.fromkeys(sizes))
         header.append(f"var<workgroup> {name}: array<{kind}, {most}>;")
+    pages = f"    pages_at = step.layer * (arrayLength(&pages) / {layers}u);\n" if layers else ""
     return (
         "\n".join([*header, _source("persistent"), *texts])
         + f"""
@@ -164,7 +178,19 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
         @builtin(local_invocation_index) index: u32) {{
   begin(group.x);
   workgroupBarrier();
-{chr(10).join(calls)}
+  for (var turn = 0u; turn < {steps}u; turn++) {{
+    let step = schedule[turn];
+    quants_at = step.quants_at;
+    scales_at = step.scales_at;
+    vectors_at = step.vectors_at;
+{pages}    read_at = step.read_at;
+    added_at = step.added_at;
+    store_at = step.store_at;
+    switch (step.kind) {{
+{chr(10).join(cases)}
+      default: {{}}
+    }}
+  }}
   end(group.x, index);
 }}
 """
@@ -189,7 +215,7 @@ def _arrival(phase: Phase, workgroup: int) -> str:
     places = [f"{n * workgroup}u + index" for n in range(-(-chunk // workgroup))]
     here = [f"if ({place} < min(K - first * 32u, {chunk}u))" for place in places]
     wrong = " | ".join(f"(word{n} ^ tag)" for n in range(len(places)))
-    start = f"PLACES + {phase.x_place}u + first * 32u"
+    start = "PLACES + read_at + first * 32u"
     read = "\n".join(
         f"    {here[n]} {{ word{n} = atomicLoad(&handed[{start} + {place}]); }}" for n, place in enumerate(places)
     )

@@ -19,6 +19,7 @@ from py_core.backends.webgpu.kernel_shapes import KernelShapes, PersistentShape
 from py_core.backends.webgpu.shaders import Phase
 from py_core.backends.webgpu.shape_tuning import ShapeTuning
 from py_core.backends.webgpu.values import PassContext
+from py_core.paging.page_table import PAGE
 from tests.backends.backend_pairs import MODELS, NO_PAUSE, Pair, collect, open_pair, prompt
 from tests.backends.webgpu.gpu_shapes import HARDWARE, INTEGERS, SUBGROUPS
 from tests.backends.webgpu.test_autotune import Order
@@ -80,8 +81,7 @@ async def test_a_step_in_fewer_dispatches_gives_the_same_tokens(
     path, store = model.write(tmp_path / "tiny.gguf"), AutotuneCache(tmp_path / "tuning.json")
     for _ in range(2):  # tried, then kept
         pair, backend = await tried(path, host, store, shapes)
-        # The embedding, the first linears, one for each block, and the logits.
-        assert dispatches(backend) == 1 + 1 + backend.device.config.num_hidden_layers + 1
+        assert dispatches(backend) == 3, "the embedding, all blocks, the logits"
         ours, reference = await pair.prefilled(list(range(20)))
         assert await collect(backend, ours, 12) == await collect(pair.numpy, reference, 12)
     assert await results(store) == [[1, 64]]
@@ -93,7 +93,7 @@ async def test_an_x_longer_than_workgroup_memory_arrives_in_chunks(
     monkeypatch.setattr(host, "adapter", replace(host.adapter, max_workgroup_storage=16384))
     path = TinyLlama(ffn=3072, layers=1).write(tmp_path / "tiny.gguf")
     pair, backend = await tried(path, host, AutotuneCache(tmp_path / "tuning.json"))
-    assert dispatches(backend) == 1 + 1 + 1 + 1
+    assert dispatches(backend) == 3
     matvecs = [phase for phase in phases_of(backend) if "CHUNK" in phase.constants]
     chunks = {phase.constants["K"]: phase.constants["CHUNK"] for phase in matvecs}
     assert chunks[3072] < 3072 // 32
@@ -106,8 +106,25 @@ async def test_attention_of_a_sequence_that_gets_long_has_dispatches_of_its_own(
     pair, backend = await tried(path, host, AutotuneCache(tmp_path / "tuning.json"), HARDWARE)
     ours, reference = await pair.prefilled(prompt(SHORT - 3))
     assert await collect(backend, ours, 8) == await collect(pair.numpy, reference, 8)
-    # With the parts, and the merge of their results.
-    assert [len(backend.device.launches("step", 1, length)) for length in (SHORT, SHORT + 1)] == [4, 4 + 2]
+    # The linears before attention, its parts, the merge of their results, and the linears behind it.
+    assert [len(backend.device.launches("step", 1, length)) for length in (SHORT, SHORT + 1)] == [3, 2 + 4]
+
+
+async def test_pages_that_take_more_than_a_kernel_can_bind_are_read_by_the_usual_kernels(
+    tmp_path: Path, host: WgpuHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = TinyLlama()
+    config = model.config
+    page = 2 * 4 * PAGE * config["num_key_value_heads"] * config["hidden_size"] // config["num_attention_heads"]
+    monkeypatch.setattr(host, "adapter", replace(host.adapter, max_binding_size=40 * page))
+    pair, backend = await tried(model.write(tmp_path / "tiny.gguf"), host, AutotuneCache(tmp_path / "tuning.json"))
+    ours, reference = await pair.prefilled(prompt(20))
+    assert await collect(backend, ours, 6) == await collect(pair.numpy, reference, 6)
+    assert dispatches(backend) == 3
+    for seed in (1, 2):  # of the first 16 pages, each takes eight
+        await pair.prefilled(prompt(480, seed=seed))
+    assert await collect(backend, ours, 6) == await collect(pair.numpy, reference, 6)
+    assert dispatches(backend) == 5 * 2 + 2
 
 
 async def test_kernels_that_give_wrong_logits_are_not_used(tmp_path: Path, host: WgpuHost) -> None:

@@ -107,12 +107,12 @@ class PlanLowering:
         context = PassContext(rows, tiled, single_row=rows == "one", rank=rank, readers=readers)
         return Plan(self._lower(self._body, context), self._logits("one", single_row=rows == "one"))
 
-    def persistent(self, shape: PersistentShape) -> tuple[Plan, Binding]:
-        """Return the lists for passes over one row with persistent kernels, and the buffer whose first word is not 0
-        once one of them gave up. Raises Unsuited."""
+    def persistent(self, shape: PersistentShape) -> tuple[Plan, tuple[Binding, Binding]]:
+        """Return the lists for passes over one row with persistent kernels, and their own buffers: the first word of
+        the first one is not 0 once one of them gave up. Raises Unsuited."""
         context = PassContext("one", False, single_row=True, persistent=shape)
-        body, handed = persistent(self._host, self._lower(self._body, context), shape)
-        return Plan(body, self._logits("one", single_row=True)), handed
+        body, own = persistent(self._host, self._lower(self._body, context), shape)
+        return Plan(body, self._logits("one", single_row=True)), own
 
     def head(self) -> list[Kernel]:
         """Return the head of a pass of which up to MAX_LOGIT_ROWS rows need logits."""
