@@ -50,7 +50,7 @@ class Persistence:
         the GPU there is no result. Raises Wanted, DeviceLostError.
         """
         self._usual = {"one": usual}
-        self._name = "persistent: " + " > ".join(dict.fromkeys(kernel.name for kernel in usual.body))
+        self._name = "persistent step: " + " > ".join(dict.fromkeys(kernel.name for kernel in usual.body))
         known = await self._known()
         with suppress(Unsuited):
             if known is None:
