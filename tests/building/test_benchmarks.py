@@ -64,6 +64,7 @@ OPTIONS = {
     "diffusion_passes": "--rounds 1 --places 8 --prompt 16",
     "parallel_sequences": "--conversations 2 --prompt 16 --tokens 2 --rounds 1",
     "passages": "",
+    "persistent_kernels": "--model {model} --tried 1x64 --positions 8,16 --runs 2 --kernels",
     "random_gguf": f"{{folder}}/random.gguf {SIZES}",
     "resume": "--tokens 40 --rounds 1",
     "resume_page": "--words 200 --rounds 1 --wait 0",

@@ -7,8 +7,8 @@ import { HAS_MODES } from './kept_file.js';
 import { findModel, modelFolder, openAlone, PART, WEIGHTS } from './model_store.js';
 
 const ROOM = 3; // times the bytes must be free: the browser may report a rounded number
-const PIECE = 4 << 20;
-const PAUSE_MS = 20; // between pieces, so that an answer goes on
+const PIECE = 1 << 20;
+const PAUSE_MS = 50; // between pieces, which take 5 to 10 ms of this worker: an answer goes on meanwhile
 const MOST_HEADER = 1 << 18;
 const ALIGNMENT = 64;
 
