@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
@@ -87,6 +88,12 @@ async def test_rows_say_what_was_measured_and_closing_the_panel_folds_it_up(answ
         for words in ("A graphics card", "1.1 ms, 893 tok/s (position 512)", "2.7 TB/s", "51.2 TFLOP/s")
         if words not in figures
     ] == [], figures
+    async with answered.page.expect_download() as download:
+        await shown.get_by_role("button", name="Save as a file").click()
+    saved = json.loads((await (await download.value).path()).read_text("utf-8"))
+    assert saved["adapter"] == "A graphics card"
+    assert "Chrom" in saved["browser"]
+    assert len(saved["passes"][0]["kernels"]) == 5
     await answered.page.keyboard.press("Escape")
     await expect(shown).to_be_hidden()
     await expect(shown).to_have_js_property("open", False)

@@ -111,6 +111,7 @@ export const models = {
 export const gpu = {
   about: 'Misst mit der Uhr der GPU, wohin die Zeit eines Tokens geht und wie nah jeder Schritt dem kommt, was die GPU kann.',
   again: 'Noch einmal messen',
+  save: 'Als Datei speichern',
   between: 'Zwischen den Kernels',
   betweenAbout: 'die GPU geht vom einen zum nächsten',
   computeLimit: 'Grenze des Rechnens',

@@ -111,6 +111,7 @@ export const models = {
 export const gpu = {
   about: "Measures by the GPU's own clock where the time of a token goes, and how close each step comes to what the GPU can do.",
   again: 'Measure again',
+  save: 'Save as a file',
   between: 'Between kernels',
   betweenAbout: 'the GPU moves from one to the next',
   computeLimit: 'Compute limit',

@@ -5,6 +5,7 @@
 import { html, nothing, render } from '../../vendor/lit-html/lit-html.js';
 import { t } from '../../i18n/i18n.js';
 import { element } from '../../common/dom.js';
+import { saveFile } from '../../common/file_download.js';
 import { formatMicroseconds, formatRate, formatShare, formatSpeed } from '../../common/format.js';
 import { describe, fromError } from '../../shell/problems.js';
 
@@ -47,6 +48,12 @@ export class GpuSpeed {
     }
   }
 
+  /** A file to send to those who write the kernels: nobody has every GPU. */
+  #save() {
+    const report = { browser: navigator.userAgent, ...this.#report };
+    saveFile(new Blob([JSON.stringify(report, null, 1)], { type: 'application/json' }), 'gpu-speed.json');
+  }
+
   /** A measurement that is still running ends. Earlier results are hidden while it measures again. */
   #end() {
     this.#run += 1;
@@ -73,7 +80,10 @@ export class GpuSpeed {
       <div class="gpu-result" tabindex="0" role="group" aria-label=${t('gpu.result')} ?hidden=${!this.#report}>
         ${this.#report ? resultOf(this.#report) : nothing}
       </div>
-      <button class="gpu-again quiet" type="button" ?disabled=${this.#progress !== null} @click=${() => this.#measure()}>${t('gpu.again')}</button>`, this.element);
+      <div class="gpu-buttons">
+        <button class="quiet" type="button" ?disabled=${this.#progress !== null} @click=${() => this.#measure()}>${t('gpu.again')}</button>
+        <button class="quiet" type="button" ?hidden=${!this.#report} @click=${() => this.#save()}>${t('gpu.save')}</button>
+      </div>`, this.element);
   }
 }
 
