@@ -155,14 +155,6 @@ def small(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallSite:
     return made
 
 
-@pytest.fixture
-def server(small: SmallSite) -> Any:
-    """The server isolates the page, so no service worker is needed."""
-    with PlainServer(small.folder) as running:
-        running.guards = True
-        yield running
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def tab(context: BrowserContext, server: PlainServer) -> ModelTab:
     return await open_tab(context, server)

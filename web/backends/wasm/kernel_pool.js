@@ -122,17 +122,21 @@ export class KernelPool {
     return isRight;
   }
 
+  /** Regions that are filled although they are wrong are zeros again. */
   async #fill({ file, from, regions, sums }) {
-    const ends = regions.map((value, at) => (at % 2 ? regions[at - 1] + value : HEAP_BASE));
-    if (regions.some((value, at) => at % 2 === 0 && value < HEAP_BASE)) return false;
-    await this.reserve(Math.max(...ends));
+    // The file may be damaged: below HEAP_BASE are the workers' stacks.
+    if (regions.some((value, at) => !Number.isSafeInteger(value) || value < (at % 2 ? 0 : HEAP_BASE))) return false;
+    await this.reserve(Math.max(...regions.map((value, at) => (at % 2 ? regions[at - 1] + value : 0))));
     const last = this.workers - 1; // the first one has more to do
     for (let at = from, first = 0; first < regions.length;) {
       let end = first, nbytes = 0;
       for (; end < regions.length && nbytes < FILLED_AT_ONCE; end += 2) nbytes += regions[end + 1];
       const part = { kind: 'fill', file, from: at, regions: regions.slice(first, end) };
       const found = await this.#inTurn(() => this.#ask(last, part, []));
-      if (String(found) !== String(sums.slice(first / 2, end / 2))) return false;
+      if (String(found) !== String(sums.slice(first / 2, end / 2))) {
+        await this.#clear(regions);
+        return false;
+      }
       at += nbytes;
       first = end;
     }
@@ -148,10 +152,16 @@ export class KernelPool {
     this.#filled = null;
     if (!this.shared) return false;
     const key = await hexOf(new TextEncoder().encode(`${jobs} ${regions} ${changes}`));
-    if (filled && await filled.isRight && filled.key === key && String(filled.regions) === String([...regions])) return true;
-    if (filled) await this.#inTurn(() => this.#ask(0, { kind: 'clear', regions: filled.regions }, []));
+    if (filled && await filled.isRight) {
+      if (filled.key === key && String(filled.regions) === String(regions)) return true;
+      await this.#clear(filled.regions);
+    }
     this.uploaded = { version: this.#kernels.version, key, regions: [...regions] };
     return false;
+  }
+
+  #clear(regions) {
+    return this.#inTurn(() => this.#ask(0, { kind: 'clear', regions }, []));
   }
 
   /** @param {number[]} regions @returns {Promise<string[]>} the checksum of each */
