@@ -5,7 +5,7 @@ import { message } from '../common/message.js';
 import { releaseMemory } from '../common/buffer_release.js';
 import { truncated } from '../downloads/model_download.js';
 
-export const AHEAD = 32 << 20;
+export const AHEAD = 32 << 20;  // bytes that are usually fetched before they are asked for
 
 export class WeightStream {
   size;              // bytes of the file, null if unknown

@@ -10,6 +10,7 @@
 // Constants: HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES, SCALE, those of scores.wgsl, SPLIT, HEADS_EACH, DIRECT,
 // WORKGROUP (at least HEAD_DIM / 4); LANES (a power of two): invocations of a lane group, which reads a position
 // together; SINGLE_ROW: the state has one row.
+// `q_binding`: reads the queries, and the newest key and value if they are in no page yet.
 // `kv_quads`: reads the pages, of one tier or all. `lora_next`: an adapter's output for the linear that reads `out`,
 // with DIRECT and one head per workgroup.
 // Dispatch (splits, KV_HEADS * ceil(HEADS / KV_HEADS / HEADS_EACH), count); splits beyond what a row sees do nothing.

@@ -4,8 +4,8 @@
 // Bindings: 0 state; 1 quants and 2 scales of W: rows of K values in blocks of 32, for N / HEAD_DIM heads from
 //           FIRST_HEAD on, counted over the heads of q, then k, then v; 3 x: (MAX_ROWS, K / 4) vec4f or its limbs; 4
 //           vectors: the norm's weight (K,), with NORM, and from BIAS_AT on the bias of each row of W, with ADD_BIAS;
-//           any buffer without both; 5 angles: (positions, PAIRS) of (cos, sin), any buffer if PAIRS is 0; 6
-//           page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM); 8 kv: the layer's pages.
+//           any buffer without both; 5 angles: (positions, PAIRS) of (cos, sin), any buffer if PAIRS is 0; those of
+//           qkv_binding.wgsl: 6 page_table; 7 q_out: (MAX_ROWS, HEADS, HEAD_DIM); 8 kv: the layer's pages.
 // Constants: K, N, FIRST_ROW (of W), FIRST_HEAD, HEADS, KV_HEADS, HEAD_DIM, PAGE, MAX_PAGES; WORKGROUP, SINGLE_ROW as
 // in matvec; those of dot_rows.wgsl; ADD_BIAS, BIAS_AT; ROWS = 2: an item is a pair that is rotated together,
 // INTERLEAVED: (2i, 2i + 1), otherwise (i, i + PAIRS). The first PAIRS pairs of a head rotate.

@@ -1,8 +1,7 @@
 """The host of the WASM backend: natively wasmtime, in the page the workers of web/backends/wasm/kernel_pool.js.
 
 All calls reach the first kernel worker in the order they were made. So on every worker, a write is seen by the runs
-after it and not by those before. Addresses are byte offsets into the
-kernels' memory; the backend gives out its parts.
+after it and not by those before. Addresses are byte offsets into the kernels' memory; the backend gives out its parts.
 """
 
 from __future__ import annotations

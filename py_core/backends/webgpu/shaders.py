@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Literal
 
 Constant = bool | int | float
 
@@ -96,6 +97,9 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
 """
 
 
+PhaseInput = Literal["handed", "in y", "bound"]
+
+
 @dataclass(frozen=True)
 class Phase:
     """A kernel of one row as a part of a persistent kernel: its shader, constants and snippets, and its workgroups.
@@ -107,7 +111,7 @@ class Phase:
     constants: Mapping[str, Constant]
     snippets: Mapping[str, str]
     groups: int
-    x: str = "bound"
+    x: PhaseInput = "bound"
 
 
 def compose_persistent(

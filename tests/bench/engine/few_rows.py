@@ -31,11 +31,8 @@ from py_core.engine.scheduler import Priority
 from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.token_sequence import TokenSequence
-from tests.bench.engine.random_gguf import SHAPES, write
+from tests.bench.engine.random_gguf import RANDOM_FORMATS, SHAPES, write
 from tests.bench.reporting import options_of, print_tables, write_figures
-
-SMALL = "smollm2-135m"
-"""A shape whose usual file has one format for the layers and another for the embedding."""
 
 
 def loader_of(backend: str, precision: str) -> BackendLoader:
@@ -151,8 +148,7 @@ def main() -> None:
         path = options.model
         if options.shape:
             path = Path(folder, "model.gguf")
-            forms = ("Q4_1", "Q8_0") if options.shape == SMALL else ("Q4_K_M", "")
-            write(path, SHAPES[options.shape], *forms)
+            write(path, SHAPES[options.shape], *RANDOM_FORMATS.get(options.shape, ("Q4_K_M", "")))
         if not path:
             from app.models.downloads import default_model_path
 

@@ -37,12 +37,10 @@ from py_core.formats.source import FileSource
 from py_core.loading import BackendLoader, Model, load_model
 from py_core.paging.tiers import TierPolicy
 from py_core.sampling import SamplingParams
-from tests.bench.engine.random_gguf import SHAPES, write
+from tests.bench.engine.random_gguf import RANDOM_FORMATS, SHAPES, write
 from tests.bench.reporting import options_of, print_tables, write_figures
 
 TEXTS = ("docs/guide/security.md", "docs/results/gpu.md", "docs/results/cpu.md", "docs/guide/learning.md")
-RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
-"""The formats of the layers and the embedding, as in the usual file."""
 POLICIES = {"off": None, "8-bit": TierPolicy(warm=1 << 20), "8- and 4-bit": TierPolicy()}
 
 

@@ -35,25 +35,12 @@ from py_core.backends.webgpu.settings import DEFAULTS
 from py_core.formats.gguf import read_header
 from py_core.formats.source import FileSource
 from py_core.models.registry import describe_model
-from tests.bench.engine.random_gguf import SHAPES, write
+from tests.bench.engine.adapters_measure import Tuning
+from tests.bench.engine.random_gguf import RANDOM_FORMATS, SHAPES, write
 from tests.bench.reporting import options_of, print_tables, write_figures
 
-RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
-"""The formats of the layers and the embedding, as in the usual file; others are Q4_K_M."""
 USUAL = "one dispatch a kernel"
 ROUNDS = 3
-
-
-class Kept:
-    """A store of measured shapes for this run alone."""
-
-    text = ""
-
-    async def read(self) -> str:
-        return self.text
-
-    async def write(self, text: str) -> None:
-        self.text = text
 
 
 class Bench:
@@ -61,7 +48,6 @@ class Bench:
 
     def __init__(self, backend: WebGPUBackend, positions: list[int]) -> None:
         self.backend, self.device, self.host = backend, backend.device, backend.device.host
-        self.positions = positions
         self.sequence = backend.new_sequence()
         self.tokens = np.random.default_rng(0).integers(3, self.device.config.vocab_size, max(positions) + 1).tolist()
         self.tried: dict[str, tuple[Plan, tuple[Binding, ...]]] = {}
@@ -127,7 +113,7 @@ async def measure(path: Path, options: Any) -> dict[str, Any]:
     header = await read_header(source)
     config, graph = describe_model(header, context=8192)
     settings = replace(DEFAULTS, persistent=())  # they are tried here
-    backend = await load_webgpu(WgpuHost(), source, header, config, graph, tuning=Kept(), settings=settings)
+    backend = await load_webgpu(WgpuHost(), source, header, config, graph, tuning=Tuning(), settings=settings)
     bench = Bench(backend, options.positions)
     await bench.make(options.tried)
     by_position = {position: await bench.times(position) for position in options.positions}

@@ -56,6 +56,8 @@ SHAPES = {
     "qwen2.5-3b": Shape("qwen2", 36, 2048, 16, 2, 11008, 151936, 1e6, 32768, 1e-6, "qwen2"),
     "llama-3.2-1b": Shape("llama", 16, 2048, 32, 8, 8192, 128256, 5e5, 131072, 1e-5, "llama-bpe", rope_freqs=True),
 }
+RANDOM_FORMATS = {"smollm2-135m": ("Q4_1", "Q8_0")}
+"""The formats of the layers and the embedding of a shape, as in its usual file, if they are not a mixture."""
 _SIZES = [field.name for field in fields(Shape) if field.type == "int" and field.name != "context"]
 
 

@@ -1,7 +1,6 @@
 /**
- * One worker of the pool (kernel_pool.js). It handles its messages in order, but for `fill`, which takes a while; only a kernel's
- * barrier makes it wait. It is a
- * classic script without imports, so that the pool can restart it without the network.
+ * One worker of the pool (kernel_pool.js). It handles its messages in order, but for `fill`, which waits for a file; else only
+ * a kernel's barrier makes it wait. It is a classic script without imports, so that the pool can restart it without the network.
  */
 const CONTROL = 1024; // u32[64]; web/kernels/kernels.h has the first of them
 const STEPS = 31; // the word that counts worker 0's steps, so that the pool sees its progress

@@ -20,7 +20,7 @@ from py_core.backends.webgpu.cost import Cost
 from py_core.backends.webgpu.host import Binding, Host, covering
 from py_core.backends.webgpu.kernel_shapes import PersistentShape
 from py_core.backends.webgpu.plan import Kernel
-from py_core.backends.webgpu.shaders import Phase, binding_access, compose_persistent
+from py_core.backends.webgpu.shaders import Phase, PhaseInput, binding_access, compose_persistent
 
 _SPINS = 400_000
 """Reads in vain of an invocation until it gives up: some tenths of a second."""
@@ -246,7 +246,7 @@ def _run(kernels: Sequence[Kernel], most: int) -> _Run:
         roles = one.keys() & {"state", "angles", "page_table", "pages", "q", "q_out", "kv"}
         constants, snippets = dict(kind.constants), dict(kind.snippets)
         if "x" in one:
-            x = "handed" if one["x"] in latest else "in y" if one["x"] in written else "bound"
+            x: PhaseInput = "handed" if one["x"] in latest else "in y" if one["x"] in written else "bound"
             kind, read_at = replace(kind, x=x), latest.get(one["x"], 0)
             if x != "handed":
                 roles.add("y" if x == "in y" else "x")
